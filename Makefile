@@ -1,0 +1,43 @@
+# One command each; all of them set up .venv first if need be.
+#   make demo    the main job on example data        make test   checks and tests (under 10 minutes)
+#   make check   linter, formatter, type checker     make bench  every benchmark, ratios and JSON
+#   make soak    long tests                          make clean  remove what these made
+PYTHON ?= $(shell scripts/find-python)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check soak bench clean setup
+.DELETE_ON_ERROR:
+
+demo: $(READY)
+	@$(BIN)/thatch demo
+
+test: check
+	@$(BIN)/python -m pytest
+
+check: $(READY)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+soak: $(READY)
+	@THATCH_SOAK=1 $(BIN)/python -m pytest -m "soak or not soak"
+
+bench: $(READY)
+	@for module in $$(ls benchmarks/*.py | sed -n 's|benchmarks/\([a-z]*\)\.py|\1|p'); do \
+	    $(BIN)/python -m benchmarks.$$module || exit 1; done
+
+setup: $(READY)
+
+# Installed again when the dependencies change, and only then. PySpark is 450 MB: pip's cache keeps it.
+$(READY): pyproject.toml constraints.txt
+	@scripts/check-tools "$(PYTHON)"
+	@echo "Setting up $(VENV): about 700 MB, some minutes the first time"
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

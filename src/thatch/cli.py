@@ -1,0 +1,179 @@
+"""The command line. Exit status: 0, or 1 if the answer is no, or 2 for bad input."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+
+from thatch import __version__
+from thatch.errors import CallerError, ClauseError
+from thatch.space import Space
+
+OK, NO, BAD_INPUT = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+        return status
+    except CallerError as error:
+        return _failed(str(error))
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # the reader went away: `thatch … | head`
+            sys.stderr.close()
+            return OK
+        return _failed(f"{error.filename or ''}: {error.strerror or error}")
+
+
+def _failed(message: str) -> int:
+    print(f"thatch: {message}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="thatch", description="Who wants this event, and is this subscription already covered by the others?"
+    )
+    parser.add_argument("--version", action="version", version=f"thatch {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    demo = commands.add_parser("demo", help="a week of earthquakes, a dozen subscriptions, who gets what")
+    demo.set_defaults(run=_demo)
+
+    validate = commands.add_parser(
+        "validate",
+        help="check WHERE clauses against a space",
+        description="Check WHERE clauses against a space: every error with its place. Exit status 1 if one is wrong.",
+        epilog="example: thatch validate --space 'price double not null 0..1000, symbol string' \"price < 20\"",
+    )
+    validate.add_argument("clauses", nargs="*", metavar="CLAUSE", help="a clause")
+    validate.add_argument(
+        "--space", required=True, help="'name type [not null] [low..high], …', or a file that holds it (text or JSON)"
+    )
+    validate.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="clauses, one a line, # starts a comment line; - is stdin",
+    )
+    validate.add_argument("--time-zone", default="UTC", help="of dates and timestamps without one (default UTC)")
+    validate.set_defaults(run=_validate)
+
+    for command in (demo, validate):
+        command.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from thatch import demo
+
+    result = demo.run()
+    print(_json(result) if options.json else demo.shown(result))
+    return OK
+
+
+def _validate(options: argparse.Namespace) -> int:
+    if not options.clauses and not options.file:
+        raise CallerError("nothing to validate: give a CLAUSE or --file FILE")
+    space = _space(options.space, options.time_zone)
+    checked = []
+    for place, clause in _progress(_clauses(options)):
+        checked.append(_checked(place, clause, space))
+    wrong = sum(not each["valid"] for each in checked)
+    if options.json:
+        print(_json({"clauses": checked, "valid": len(checked) - wrong, "invalid": wrong}))
+    else:
+        for each in checked:
+            if not each["valid"]:
+                print(_pointed(each))
+            elif len(checked) == 1:
+                print(f"valid: {each['sql']}")
+            if each["valid"] and each["sql"] == "FALSE":
+                print(f"{each['place']}: valid, but no event can match it")
+        print(f"{len(checked) - wrong:,} of {len(checked):,} clauses are valid")
+    return NO if wrong else OK
+
+
+def _space(text: str, time_zone: str) -> Space:
+    """A space written out, or in a file; JSON if it looks like it."""
+    if "," not in text and " " not in text.strip() and Path(text).is_file():
+        text = Path(text).read_text(encoding="utf-8")
+    if text.lstrip().startswith("{"):
+        return Space.from_json(text)
+    return Space.parse(text, time_zone)
+
+
+def _clauses(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Each clause with its place: an argument's number, or file and line."""
+    for number, clause in enumerate(options.clauses, 1):
+        yield f"clause {number}", clause
+    for name in options.file:
+        if name == "-":
+            yield from _lines("stdin", sys.stdin)
+        else:
+            with open(name, encoding="utf-8") as file:
+                yield from _lines(name, file)
+
+
+def _lines(name: str, file: TextIO) -> Iterator[tuple[str, str]]:
+    try:
+        for number, line in enumerate(file, 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                yield f"{name}:{number}", line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise CallerError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _checked(place: str, clause: str, space: Space) -> dict[str, Any]:
+    try:
+        region = space.where(clause)
+    except ClauseError as error:
+        return {
+            "place": place,
+            "clause": clause,
+            "valid": False,
+            "line": error.line,
+            "column": error.column,
+            "rule": error.rule,
+            "hint": error.hint,
+        }
+    return {"place": place, "clause": clause, "valid": True, "sql": region.to_sql(), "terms": len(region.terms)}
+
+
+def _pointed(wrong: dict[str, Any]) -> str:
+    """An error with the line it is in and a mark below the column, as compilers do."""
+    line = wrong["clause"].split("\n")[wrong["line"] - 1]
+    start = max(wrong["column"] - 60, 0)
+    mark = " " * (wrong["column"] - 1 - start) + "^"
+    where = f"{wrong['place']}:{wrong['column']}" if wrong["line"] == 1 else f"{wrong['place']}, line {wrong['line']}"
+    hint = f" ({wrong['hint']})" if wrong["hint"] else ""
+    return f"{where}: {wrong['rule']}{hint}\n    {line[start : start + 100].replace(chr(9), ' ')}\n    {mark}"
+
+
+def _progress(items: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Count long work on a terminal; quiet in a pipe."""
+    loud = sys.stderr.isatty()
+    count = 0
+    for count, item in enumerate(items, 1):
+        if loud and count % 5_000 == 0:
+            print(f"\r{count:,} clauses", end="", file=sys.stderr, flush=True)
+        yield item
+    if loud and count >= 5_000:
+        print("\r" + " " * 30 + "\r", end="", file=sys.stderr, flush=True)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

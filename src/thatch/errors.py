@@ -1,0 +1,78 @@
+"""Errors, split by whose fault they are.
+
+Every error names the rule that was broken, the value that broke it, where, and what to do about it.
+`CallerError` is a `ValueError`: code that guards against bad input in general catches it too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ThatchError(Exception):
+    """Anything that Thatch raises on purpose."""
+
+
+class CallerError(ThatchError, ValueError):
+    """The caller handed in something that cannot be used."""
+
+
+class SpaceError(CallerError):
+    """A space, or an attribute of one, is not well defined."""
+
+
+class EventError(CallerError):
+    """A value does not fit its attribute: wrong type, outside the domain, or missing."""
+
+    def __init__(self, attribute: str, value: Any, rule: str, row: int | None = None) -> None:
+        place = f"attribute {attribute!r}" if row is None else f"attribute {attribute!r}, row {row}"
+        super().__init__(f"{place}: {shown(value)} {rule}")
+        self.attribute = attribute
+        self.value = value
+        self.rule = rule
+        self.row = row
+
+    def at_row(self, row: int) -> EventError:
+        return EventError(self.attribute, self.value, self.rule, row)
+
+
+class ClauseError(CallerError):
+    """A WHERE clause is malformed, or uses what is not supported. Lines and columns count from 1."""
+
+    def __init__(self, rule: str, line: int = 1, column: int = 1, hint: str = "") -> None:
+        super().__init__(f"line {line}, column {column}: {rule}" + (f" ({hint})" if hint else ""))
+        self.rule = rule
+        self.line = line
+        self.column = column
+        self.hint = hint
+
+
+class TooManyTerms(ClauseError):
+    """A clause, written out as a union of terms, has more of them than the cap allows."""
+
+    def __init__(self, needed: int, cap: int) -> None:
+        super().__init__(
+            f"the clause needs {needed:,} terms, at most {cap:,} are allowed",
+            hint="split it into several subscriptions, or write alternatives of one attribute as an IN list",
+        )
+        self.needed = needed
+        self.cap = cap
+
+
+class TooManyBoxes(CallerError):
+    """A region, crossed out into plain boxes, has more of them than the caller allows."""
+
+    def __init__(self, needed: int, cap: int) -> None:
+        super().__init__(f"the region needs {needed:,} boxes, at most {cap:,} are allowed here")
+        self.needed = needed
+        self.cap = cap
+
+
+def shown(value: Any, width: int = 80) -> str:
+    """A value for an error message, cut so that a huge one does not flood the log.
+
+    >>> shown("x" * 1000, 12)
+    "'xxxxxxxx..."
+    """
+    text = repr(value[: width * 2] if isinstance(value, str | bytes) else value)
+    return text if len(text) <= width else text[: width - 3] + "..."
