@@ -1,34 +1,36 @@
 """Random WHERE clauses: the material of test_where_spark.py.
 
-A `ClauseWriter` writes one clause at a time from a seeded generator. Every grammar rule it uses is noted by name and
-must be listed in `RULES`; the test asserts that each listed rule was reached. `within` is ours alone, so a clause
-carries two texts, ours and Spark's.
+A `ClauseWriter` writes one clause at a time from a seeded generator. Every grammar rule it uses is noted by
+name and must be listed in `RULES`; the test asserts that each listed rule was reached. `within` is ours, so a
+clause carries two texts, ours and Spark's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from literals import COLUMNS, Column, LiteralWriter, is_nan
+from clause_literals import LiteralWriter, is_nan
+from clause_rows import COLUMNS, Column
 
 RULES = frozenset(
     rule.strip()
     for rule in """
-    = | == | <> | != | < | <= | > | >= | <=> | literal first | compare with NULL
-    between | not between | between with NULL | in | not in | in one | in sixty | in with NULL | in mixed kinds
-    like prefix | like exact | like % | like '' | not like | like backslash escape | like own escape | like any
-    is null | is not null | is distinct from | is not distinct from
+    = | == | <> | != | < | <= | > | >= | <=> | literal first | compare with NULL | between | not between
+    between with NULL | in | not in | in one | in sixty | in with NULL | in mixed kinds
+    like prefix | like exact | like % | like '' | like any | not like | like backslash escape
+    like own escape | is null | is not null | is distinct from | is not distinct from
     bare bool | is true | is not true | is false | is not false | is unknown | is not unknown
     and | or | not | ! | not not | parentheses | depth 4 | constant | NULL constant
     within | within 1 | within 2 | within 3 | within 4 | within NULL | within under not not
     integer | L | S | Y | sign apart | decimal | decimal .5 | decimal 5. | BD | D | exponent | F
     beyond int64 | many digits | beyond domain | string as int | string as double | string not finite
-    date | timestamp | string as date | string as timestamp | partial date | partial timestamp | date with time
-    timestamp for date | date for timestamp | T separator | fraction | zone offset | zone name | padded string
-    'text' | "text" | raw text | quote doubled | quote escaped | named escape | octal escape | unicode escape
-    backslash kept | needless escape | own text | bool
+    date | timestamp | string as date | string as timestamp | partial date | partial timestamp
+    date with time | timestamp for date | date for timestamp | T separator | fraction | zone offset
+    zone name | padded string | 'text' | "text" | raw text | quote doubled | quote escaped | named escape
+    octal escape | unicode escape | backslash kept | needless escape | own text | bool
     other case | backticks | white space | comment
     """.replace("\n", "|").split("|")
     if rule.strip()
@@ -45,6 +47,14 @@ class Clause:
 # Placeholders until the clause is finished: where white space stands, and where the n-th `within` does.
 _GAP = "\ue000"
 _WITHIN = "\ue001"
+_RADII = ("0", "1", "5.5", "100", "1e3", "250BD", "1e19", "1e200", "30F", "7L", "4e18D")
+
+
+def spelled_out(radius: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """What `within(radius, name, centre, …)` means, in Spark's own words."""
+    differences = [f"(CAST({name} AS DOUBLE) - CAST({centre} AS DOUBLE))" for name, centre in pairs]
+    total = " + ".join(f"{each} * {each}" for each in differences)
+    return f"({total} <= CAST({radius} AS DOUBLE) * CAST({radius} AS DOUBLE))"
 
 
 class ClauseWriter(LiteralWriter):
@@ -78,7 +88,7 @@ class ClauseWriter(LiteralWriter):
         if self.chance(0.25):
             return self._negation(leaves, depth, positive)
         if leaves == 1:
-            return self._leaf(positive)
+            return self._leaf(positive, alone=depth == 0)
         own, word = self.random.choice(((0, "or"), (1, "and")))
         self.note(word)
         left = self.random.randint(1, leaves - 1)
@@ -115,8 +125,8 @@ class ClauseWriter(LiteralWriter):
 
     # Atoms
 
-    def _leaf(self, positive: bool) -> str:
-        if self.chance(0.02):
+    def _leaf(self, positive: bool, alone: bool) -> str:
+        if self.chance(0.02) and not alone:  # Spark refuses `WHERE NULL`
             return self._constant()
         if self.chance(0.08):
             if positive:
@@ -127,7 +137,8 @@ class ClauseWriter(LiteralWriter):
         column = self.random.choice(COLUMNS)
         atoms = [self._comparison] * 4 + [self._between] * 3 + [self._in] * 3 + [self._null, self._distinct]
         if column.family == "bool":
-            atoms = [self._comparison, self._between, self._in, self._null, self._distinct, *[self._truth] * 3]
+            atoms = [self._comparison, self._between, self._in, self._null, self._distinct]
+            atoms += [self._truth] * 3
         if column.family in ("string", "enum"):
             atoms += [self._like] * 4
         return self.random.choice(atoms)(column)
@@ -228,18 +239,15 @@ class ClauseWriter(LiteralWriter):
         numbers = [each for each in COLUMNS if each.family in ("int", "decimal", "double")]
         chosen = self.random.sample(numbers, self.random.choice((1, 1, 2, 2, 3, 4)))
         self.note("within", f"within {len(chosen)}")
-        radius = self.random.choice(("0", "1", "5.5", "100", "1e3", "250BD", "1e19", "1e200", "30F", "7L", "4e18D"))
+        radius = self.random.choice(_RADII)
         centres = [self.literal(each, self.value(each), numeric=True) for each in chosen]
         if self.chance(0.06):
             self.note("within NULL")
             radius, centres[0] = self.random.choice((("NULL", centres[0]), (radius, "NULL")))
         pairs = [(self._name(each), centre) for each, centre in zip(chosen, centres, strict=True)]
-        ours = f",{_GAP}".join([f"{self.keyword('within')}({radius}", *(f"{x},{_GAP}{centre}" for x, centre in pairs)])
-        differences = [f"(CAST({x} AS DOUBLE) - CAST({centre} AS DOUBLE))" for x, centre in pairs]
-        total = " + ".join(f"{each} * {each}" for each in differences)
-        self._withins.append(
-            (self._spaced(ours) + ")", f"({total} <= CAST({radius} AS DOUBLE) * CAST({radius} AS DOUBLE))")
-        )
+        arguments = [radius, *(f"{name},{_GAP}{centre}" for name, centre in pairs)]
+        ours = self._spaced(f"{self.keyword('within')}({f',{_GAP}'.join(arguments)})")
+        self._withins.append((ours, spelled_out(radius, pairs)))
         return f"{_WITHIN}{len(self._withins) - 1};"
 
     def _name(self, column: Column) -> str:

@@ -24,6 +24,7 @@ ORDER = [
     "coercion",
     "where",
     "to_sql",
+    "cover",
     "demo",
     "cli",
 ]

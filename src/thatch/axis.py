@@ -71,8 +71,12 @@ class Axis:
         """The inverse of `parse`."""
         return str(self.decode(coordinate))
 
+    def double(self, coordinate: int) -> float:
+        """What Spark's cast to double makes of a value; correctly rounded (for `within`)."""
+        raise ValueError(f"{self.sql} is not a number")
+
     def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
-        """What Spark's cast to double makes of these values (for `within`)."""
+        """`double` of many coordinates."""
         raise ValueError(f"{self.sql} is not a number")
 
     @property
@@ -96,7 +100,7 @@ class BoolAxis(Axis):
 
         if not pa.types.is_boolean(array.type):
             return None
-        return _numpy(array.cast(pa.int8()))
+        return _numpy(array.cast(pa.int8())).astype(np.int64)
 
     def width(self, low: int, high: int) -> float:
         return float(high - low + 1)
@@ -130,6 +134,9 @@ class IntAxis(Axis):
     def parse(self, text: str) -> int:
         return _parsed(int, text, "an int")
 
+    def double(self, coordinate: int) -> float:
+        return float(coordinate)
+
     def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
         return coordinates.astype(np.float64)
 
@@ -154,17 +161,19 @@ class DecimalAxis(Axis):
         sign, digits, exponent = number.as_tuple()
         assert isinstance(exponent, int)
         shift = exponent + self.scale
-        if shift > 18 and any(digits):
+        if not any(digits):
+            return 0
+        if len(digits) + shift > self.precision:
             raise ValueError(f"has more than the {self.precision} digits of {self.sql}")
+        if shift < -len(digits):
+            raise ValueError(f"has more than the {self.scale} decimal places of {self.sql}")
         unscaled = int("".join(map(str, digits)))
         if shift < 0:
             unscaled, rest = divmod(unscaled, 10**-shift)
             if rest:
                 raise ValueError(f"has more than the {self.scale} decimal places of {self.sql}")
         else:
-            unscaled *= 10 ** min(shift, 18)
-        if unscaled > self.last:
-            raise ValueError(f"has more than the {self.precision} digits of {self.sql}")
+            unscaled *= 10**shift
         return -unscaled if sign else unscaled
 
     def decode(self, coordinate: int) -> Decimal:
@@ -173,7 +182,7 @@ class DecimalAxis(Axis):
     def encode_array(self, array: pa.Array) -> Coordinates | None:
         import pyarrow as pa
 
-        if not (pa.types.is_decimal(array.type) or pa.types.is_integer(array.type)):
+        if not (pa.types.is_decimal128(array.type) or pa.types.is_integer(array.type)):
             return None
         if pa.types.is_integer(array.type):
             array = array.cast(pa.decimal128(20, 0))
@@ -196,12 +205,15 @@ class DecimalAxis(Axis):
     def text(self, coordinate: int) -> str:
         return f"{self.decode(coordinate):f}"
 
+    def double(self, coordinate: int) -> float:
+        return coordinate / 10**self.scale
+
     def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
         # Correctly rounded, as Spark's BigDecimal.doubleValue: one division rounds once while both operands are
         # exact doubles; beyond 2^53 Python's integer division, which rounds once too, takes over.
         doubles = coordinates / float(10**self.scale)
         for row in np.flatnonzero(np.abs(coordinates) > 2**53):
-            doubles[row] = int(coordinates[row]) / 10**self.scale
+            doubles[row] = self.double(int(coordinates[row]))
         return doubles
 
     @property
@@ -258,7 +270,7 @@ class DoubleAxis(Axis):
         return coordinates
 
     def width(self, low: int, high: int) -> float:
-        if low == high:
+        if low == high or low >= self.INFINITE:
             return 0.0
         return self.decode(min(high, self.INFINITE)) - self.decode(low)
 
@@ -274,6 +286,9 @@ class DoubleAxis(Axis):
 
     def text(self, coordinate: int) -> str:
         return repr(self.decode(coordinate))
+
+    def double(self, coordinate: int) -> float:
+        return self.decode(coordinate)
 
     def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
         magnitude = np.abs(coordinates).view(np.float64)
@@ -334,11 +349,8 @@ class TimestampAxis(Axis):
 
     def encode(self, value: Any) -> int:
         if isinstance(value, np.datetime64) and not np.isnat(value):
-            micros = int(value.astype("datetime64[us]").astype(np.int64))
-            if np.datetime64(micros, "us") != value:
-                raise ValueError("is finer than a microsecond")
-            return times.micros_of_local(micros, self.zone)
-        if not isinstance(value, datetime):
+            return times.micros_of_local(_micros(value), self.zone)
+        if not isinstance(value, datetime) or value != value:  # pandas' NaT
             raise ValueError("is not a datetime")
         if getattr(value, "nanosecond", 0):  # a pandas Timestamp
             raise ValueError("is finer than a microsecond")
@@ -470,8 +482,20 @@ def _text(value: Any) -> str:
     return value
 
 
+def _micros(value: np.datetime64) -> int:
+    """Exactly, in Python's integers: NumPy's own conversion wraps around."""
+    unit, count = np.datetime_data(value.dtype)
+    per_unit = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}.get(unit)
+    if per_unit is None:
+        raise ValueError("is not a datetime")
+    micros, rest = divmod(int(value.astype(np.int64)) * count * per_unit, 1000)
+    if rest:
+        raise ValueError("is finer than a microsecond")
+    return micros
+
+
 def _integer(value: Any, wanted: str = "an int") -> int:
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+    if not isinstance(value, int | np.integer) or isinstance(value, bool | np.timedelta64):
         raise ValueError(f"is not {wanted}")
     return operator.index(value)
 
@@ -496,6 +520,8 @@ def _by_distinct_value(array: pa.Array, encode: Callable[[list[str]], list[int]]
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         return None
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.cast(kind)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     try:

@@ -168,8 +168,8 @@ def volumes(low: Ints, high: Ints) -> Floats:
 
     A width is at most 2^64 and computed exactly as an unsigned difference, then rounded once, and one is added,
     which rounds again; d widths are multiplied with d-1 roundings. So the result is the true count times
-    (1 + e) with |e| <= (3d) * 2^-53 for every d <= 50,000: each of the at most 3d - 1 roundings contributes a factor
-    within 1 +- 2^-53, and (1 + u)^(3d-1) <= 1 + 3d*u. Divide by (1 + 3d * 2^-53) for a bound from below.
+    (1 + e) with |e| <= (3d) * 2^-53, or infinity from 2^1024 on: each of the at most 3d - 1 roundings contributes a
+    factor within 1 +- 2^-53, and (1 + u)^(3d-1) <= 1 + 3d*u. Divide by (1 + 3d * 2^-53) for a bound from below.
     """
     result = np.ones(low.shape[0], np.float64)
     for box in range(low.shape[0]):

@@ -21,7 +21,7 @@ The rules are Spark 4's, found by probing it, and tested against it (tests/test_
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 from math import floor, isinf, isnan
@@ -29,7 +29,7 @@ from typing import Any
 
 from thatch import times
 from thatch.axis import INT64_MAX, INT64_MIN, Axis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
-from thatch.literals import KIND_NAMES, Literal, decimal_of_text, double_of_text, int_of_text
+from thatch.literals import KIND_NAMES, Literal, as_double, decimal_of_text, int_of_text
 from thatch.space import Attribute
 
 BIGINT_DIGITS = 20
@@ -40,14 +40,9 @@ Common = str | tuple[int, int]
 
 def compared(attribute: Attribute, literal: Literal) -> Edges:
     """Edges for `=`, `<>`, `<=>` and, on every type but int beside a decimal, for the other comparisons."""
-    kind = literal.kind
-    axis = attribute.axis
-    if isinstance(axis, IntAxis):
-        if kind == "i":
-            return literal.value - 1, literal.value
-        if kind == "d":
-            return _int_equal_decimal(attribute, literal)
-    return edges(attribute, common_type(column_type(axis), axis, literal), literal)
+    if literal.kind == "i" and isinstance(attribute.axis, IntAxis):
+        return literal.value - 1, literal.value
+    return edges(attribute, common_type(column_type(attribute.axis), attribute, literal), literal)
 
 
 def int_beside_decimal(literal: Literal) -> Edges | None:
@@ -58,16 +53,12 @@ def int_beside_decimal(literal: Literal) -> Edges | None:
     return -(-literal.value // unit) - 1, literal.value // unit
 
 
-def _int_equal_decimal(attribute: Attribute, literal: Literal) -> Edges:
-    """Rounding depends on how wide Spark's integral type is; where that shows, nobody can mean it."""
-    narrow = attribute.has_own_domain and -(2**31) <= attribute.first and attribute.last < 2**31
-    found = {
-        edges(attribute, wider((digits, 0), (literal.digits, literal.scale)), literal)
-        for digits in ((BIGINT_DIGITS, 10, 5, 3) if narrow else (BIGINT_DIGITS,))
-    }
-    if len(found) > 1:
-        raise ValueError("has more decimal places than Spark's common type keeps beside an int")
-    return found.pop()
+# `Space.from_spark` gives Spark's narrower integral types their range as a domain; decimals beside them round later.
+_INTEGRAL_DIGITS = {(-(2**7), 2**7 - 1): 3, (-(2**15), 2**15 - 1): 5, (-(2**31), 2**31 - 1): 10}
+
+
+def _integral_digits(attribute: Attribute) -> int:
+    return _INTEGRAL_DIGITS.get((attribute.first, attribute.last), BIGINT_DIGITS)
 
 
 def listed(attribute: Attribute, literals: Sequence[Literal]) -> list[Edges]:
@@ -77,7 +68,7 @@ def listed(attribute: Attribute, literals: Sequence[Literal]) -> list[Edges]:
         return [(literal.value - 1, literal.value) for literal in literals]
     common = column_type(axis)
     for literal in literals:
-        common = common_type(common, axis, literal)
+        common = common_type(common, attribute, literal)
     return [edges(attribute, common, literal) for literal in literals]
 
 
@@ -85,14 +76,14 @@ def column_type(axis: Axis) -> Common:
     return (axis.precision, axis.scale) if isinstance(axis, DecimalAxis) else axis.sql
 
 
-def common_type(common: Common, axis: Axis, literal: Literal) -> Common:
+def common_type(common: Common, attribute: Attribute, literal: Literal) -> Common:
     """Spark's common type of what there is so far and one more literal; ValueError if there is none."""
     kind = literal.kind
     if common == "int":
         if kind in "is":
             return "int"
         if kind == "d":
-            return wider((BIGINT_DIGITS, 0), (literal.digits, literal.scale))
+            return wider((_integral_digits(attribute), 0), (literal.digits, literal.scale))
         if kind == "f":
             return "double"
     elif common == "double":
@@ -113,7 +104,7 @@ def common_type(common: Common, axis: Axis, literal: Literal) -> Common:
             return "timestamp"
     elif common == "bool" and kind == "b":
         return "bool"
-    raise ValueError(f"is {KIND_NAMES[kind]} and cannot be compared with {article(axis.sql)} attribute")
+    raise ValueError(f"is {KIND_NAMES[kind]} and cannot be compared with {article(attribute.axis.sql)} attribute")
 
 
 def article(name: str) -> str:
@@ -137,7 +128,7 @@ def edges(attribute: Attribute, common: Common, literal: Literal) -> Edges:
     if isinstance(common, tuple):
         return _decimal_edges(axis, common[1], _rounded(_as_decimal(literal), common[1]))
     if common == "double":
-        value = _as_double(literal)
+        value = as_double(literal)
         if isinstance(axis, DoubleAxis):
             coordinate = axis.of_float(value)
             return coordinate - 1, coordinate
@@ -155,13 +146,6 @@ def edges(attribute: Attribute, common: Common, literal: Literal) -> Edges:
 
 def _as_decimal(literal: Literal) -> Literal:
     return decimal_of_text(literal.value) if literal.kind == "s" else literal
-
-
-def _as_double(literal: Literal) -> float:
-    if literal.kind == "s":
-        return double_of_text(literal.value)
-    value: float = literal.value / 10**literal.scale if literal.kind in "id" else literal.value  # rounds once
-    return value
 
 
 def _rounded(literal: Literal, scale: int) -> int:
@@ -197,25 +181,19 @@ def _double_edges(axis: Axis, value: float) -> Edges:
     unit = 10**axis.scale if isinstance(axis, DecimalAxis) else 1
     exact = Fraction(value) * unit
     near = floor(exact)
+    if not 2 * axis.first <= near <= 2 * axis.last:  # far beyond the axis
+        return (axis.last, axis.last) if near > 0 else (axis.first - 1, axis.first - 1)
     if unit == 1 and abs(near) < 2**53:
         return near - (exact == near), near
     # The cast moves a coordinate by at most one part in 2^53, so the answer lies this close.
     reach = (abs(near) >> 52) + 2
     close = range(near - reach, near + reach + 1)
-    upto = near - reach + bisect_right(close, value, key=lambda coordinate: coordinate / unit) - 1
-    below = near - reach + _bisect_below(close, value, unit) - 1
-    return below, upto
+    start = near - reach - 1
 
+    def cast(coordinate: int) -> float:
+        return coordinate / unit
 
-def _bisect_below(close: range, value: float, unit: int) -> int:
-    low, high = 0, len(close)
-    while low < high:
-        middle = (low + high) // 2
-        if close[middle] / unit < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return start + bisect_left(close, value, key=cast), start + bisect_right(close, value, key=cast)
 
 
 def _timestamp_edges(attribute: Attribute, literal: Literal) -> Edges:
@@ -245,7 +223,7 @@ def constant(literal: Literal, operator: str, other: Literal) -> bool | None:
     if not numbers and literal.kind != other.kind:
         raise ValueError(f"is {KIND_NAMES[other.kind]} and cannot be compared with {KIND_NAMES[literal.kind]}")
     if literal.kind == "f" or other.kind == "f":
-        left, right = _as_double(literal), _as_double(other)
+        left, right = as_double(literal), as_double(other)
     else:
         left, right = _exact(literal), _exact(other)
     return {

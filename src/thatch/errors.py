@@ -32,6 +32,9 @@ class EventError(CallerError):
         self.rule = rule
         self.row = row
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.attribute, self.value, self.rule, self.row)
+
     def at_row(self, row: int) -> EventError:
         return EventError(self.attribute, self.value, self.rule, row)
 
@@ -46,6 +49,9 @@ class ClauseError(CallerError):
         self.column = column
         self.hint = hint
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.rule, self.line, self.column, self.hint)
+
 
 class TooManyTerms(ClauseError):
     """A clause, written out as a union of terms, has more of them than the cap allows."""
@@ -58,6 +64,9 @@ class TooManyTerms(ClauseError):
         self.needed = needed
         self.cap = cap
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.needed, self.cap)
+
 
 class TooManyBoxes(CallerError):
     """A region, crossed out into plain boxes, has more of them than the caller allows."""
@@ -66,6 +75,9 @@ class TooManyBoxes(CallerError):
         super().__init__(f"the region needs {needed:,} boxes, at most {cap:,} are allowed here")
         self.needed = needed
         self.cap = cap
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.needed, self.cap)
 
 
 def shown(value: Any, width: int = 80) -> str:

@@ -71,9 +71,6 @@ class Intervals:
             self._hash = hash(self.ends.tobytes())
         return self._hash
 
-    def __lt__(self, other: Intervals) -> bool:
-        return self.ends < other.ends
-
     def __repr__(self) -> str:
         return f"Intervals.of({list(self)})"
 
@@ -90,7 +87,9 @@ class Intervals:
         if len(self.ends) < len(other.ends):
             self, other = other, self
         if len(other.ends) == 2:
-            return self.within(*other.ends)
+            return self.clipped(*other.ends)
+        if not other.ends:
+            return other
         ends: list[int] = []
         a, b = self.ends, other.ends
         i = j = 0
@@ -105,9 +104,11 @@ class Intervals:
                 j += 2
         return Intervals(ends)
 
-    def within(self, low: int, high: int) -> Intervals:
+    def clipped(self, low: int, high: int) -> Intervals:
         """The part inside one interval."""
         ends = self.ends
+        if not ends:
+            return self
         if len(ends) == 2:
             return Intervals.between(max(low, ends[0]), min(high, ends[1]))
         first = bisect_left(ends, low)  # ends before it are below low
@@ -127,7 +128,7 @@ class Intervals:
         """The coordinates of low..high that are not in this set: its complement on an axis. O(n)."""
         ends: list[int] = []
         start = low
-        for below, above in self.within(low, high):
+        for below, above in self.clipped(low, high):
             if start < below:
                 ends += (start, below - 1)
             start = above + 1

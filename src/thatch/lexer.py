@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -23,29 +24,44 @@ from thatch.literals import Literal, Members, number_literal, string_literal
 CLAUSE_SIZE_MAX = 4 * 2**20  # characters
 LITERAL_SIZE_MAX = 2**16
 NAME_SIZE_MAX = 1_024
+STRETCH_MAX = 2**16  # text without a quote or a digit: no clause within the other bounds has so much of it
 LITERALS_MAX = 4_096  # outside IN lists
 LIST_SIZE_MAX = 50_000
-TOKENS_MAX = 16_384  # an IN list of literals is one token
+PIECES_MAX = 4 * LITERALS_MAX  # literals, names in backticks and comments, and what is between them
+TOKENS_MAX = 8_192  # an IN list of literals is one token
 DEPTH_MAX = 32  # parentheses and NOTs: the parser recurses about 20 Python frames for each
 
 # Possessive quantifiers (++, *+) never give back what they took, and an unclosed quote matches to the end of the
-# text: both keep the scan linear on hostile input.
-_STRING = r"""'(?:[^'\\]++|\\.|'')*+(?:'|\Z)|"(?:[^"\\]++|\\.|"")*+(?:"|\Z)"""
-_RAW = r"""\b[rR](?:'[^']*+(?:'|\Z)|"[^"]*+(?:"|\Z))"""
-_TYPED = rf"\b(?:DATE|TIMESTAMP|TIMESTAMP_LTZ)\s*+(?:{_STRING}|{_RAW})"
-_NUMBER = r"(?<![\w.])(?:\d++(?:\.\d*+)?+|\.\d++)(?:E[+-]?\d++)?+(?:BD|[DFLSY])?+(?!\w)"
-_ITEM = rf"(?:(?:-\s*+)?{_NUMBER}|{_TYPED}|{_RAW}|{_STRING}|\b(?:NULL|TRUE|FALSE)\b)"
-_LIST = rf"\bIN\s*+\(\s*+{_ITEM}(?:\s*+,\s*+{_ITEM})*+\s*+\)"
-_QUOTED_NAME = r"`(?:[^`]++|``)*+(?:`|\Z)"
+# text: both keep the scan linear on hostile input. Keywords and digits are spelled out in ASCII: Python's own ignoring
+# of case would read a dotless i as I, and its \d the digits of every script.
+
+
+def _keyword(*words: str) -> str:
+    return "(?:" + "|".join("".join(f"[{c}{c.lower()}]" if c.isalpha() else c for c in word) for word in words) + ")"
+
+
+_STRING = r"""'(?:[^'\\]++|\\.|'')*+(?:'|\\?\Z)|"(?:[^"\\]++|\\.|"")*+(?:"|\\?\Z)"""
+_RAW = r"""(?<!\w)[rR](?:'[^']*+(?:'|\Z)|"[^"]*+(?:"|\Z))"""
 _COMMENT = r"--[^\n]*+|/\*(?:[^*/]++|\*(?!/)|/(?!\*))*+\*/"
-_FLAGS = re.IGNORECASE | re.DOTALL
-_START = r"(?=[idtr'\"\d.`/-])"  # most characters start nothing: one look passes them, ten times faster
-_LITERAL = re.compile(f"{_START}(?:{_LIST}|{_TYPED}|{_RAW}|{_STRING}|{_NUMBER}|{_QUOTED_NAME}|{_COMMENT})", _FLAGS)
-_ITEMS = re.compile(_ITEM, _FLAGS)
+_BLANK = rf"(?:\s++|{_COMMENT})*+"
+_TYPED = rf"(?<!\w){_keyword('DATE', 'TIMESTAMP', 'TIMESTAMP_LTZ')}{_BLANK}(?:{_STRING}|{_RAW})"
+_SUFFIX = _keyword("BD", "D", "F", "L", "S", "Y")
+_NUMBER = rf"(?<![\w.])(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+{_SUFFIX}?+(?!\w)"
+_ITEM = rf"(?:(?:-{_BLANK})?{_NUMBER}|{_TYPED}|{_RAW}|{_STRING}|(?<!\w){_keyword('NULL', 'TRUE', 'FALSE')}(?!\w))"
+_LIST = rf"(?<!\w){_keyword('IN')}{_BLANK}\({_BLANK}{_ITEM}(?:{_BLANK},{_BLANK}{_ITEM})*+{_BLANK}\)"
+_QUOTED_NAME = r"`(?:[^`]++|``)*+(?:`|\Z)"
+_WORDS = rf"(?<!\w)(?:{_LIST}|{_TYPED}|{_RAW})"
+# Most characters start nothing: one look at them is all they get.
+_LITERAL = re.compile(rf"(?=['\"`0-9.iIdDtTrR/-])(?:{_WORDS}|{_STRING}|{_NUMBER}|{_QUOTED_NAME}|{_COMMENT})", re.DOTALL)
+_LIST_HEAD = re.compile(rf"{_keyword('IN')}{_BLANK}\(", re.DOTALL)
+_ITEMS = re.compile(f"{_COMMENT}|({_ITEM})", re.DOTALL)
+_SIGNED_NUMBER = re.compile(rf"-{_BLANK}({_NUMBER})", re.DOTALL)
 _PLAIN_STRING = re.compile(r"'([^'\\]*+)'")
 _PLAIN_STRINGS = re.compile(r"\s*+'[^'\\]{0,999}+'(?:\s*+,\s*+'[^'\\]{0,999}+')*+\s*+")
-_PLAIN_INTS = re.compile(r"\s*+-?\d{1,9}+(?:\s*+,\s*+-?\d{1,9}+)*+\s*+", re.ASCII)
-_TYPED_HEAD = re.compile(r"(DATE|TIMESTAMP\w*)\s*(.*)", _FLAGS)
+_PLAIN_INTS = re.compile(r"\s*+-?[0-9]{1,9}+(?:\s*+,\s*+-?[0-9]{1,9}+)*+\s*+")
+_TYPED_HEAD = re.compile(rf"({_keyword('DATE')}|{_keyword('TIMESTAMP')}\w*){_BLANK}(.*)", re.DOTALL)
+
+_STRETCH = re.compile(f"[^'\"`0-9]{{{STRETCH_MAX}}}")
 
 MARK = "\0"  # in a shape, followed by the kind of the literal that stood there
 
@@ -63,6 +79,8 @@ def scan(text: str, zone: ZoneInfo) -> Scan:
     """
     if len(text) > CLAUSE_SIZE_MAX:
         raise ClauseError(f"the clause has {len(text):,} characters, at most {CLAUSE_SIZE_MAX:,} are allowed")
+    if len(text) > STRETCH_MAX and _STRETCH.search(text):
+        raise ClauseError(f"the clause has {STRETCH_MAX:,} characters in a row without a literal", hint="split it")
     if not text.isascii():
         try:
             text.encode()
@@ -77,14 +95,12 @@ def scan(text: str, zone: ZoneInfo) -> Scan:
         pieces.append(text[end:start])
         end = match.end()
         first = token[0]
-        if first == "`":
-            pieces.append(token)
-            continue
-        if first == "/" or token[:2] == "--":
-            pieces.append(" ")
-            continue
         try:
-            if first in "iI":
+            if first == "`":
+                pieces.append(token)
+            elif first == "/" or token[:2] == "--":
+                pieces.append(" ")
+            elif first in "iI":
                 literals.append(_members(token, zone))
                 pieces.append(MARK + "l")
             else:
@@ -93,6 +109,8 @@ def scan(text: str, zone: ZoneInfo) -> Scan:
                 pieces.append(MARK + literal.kind)
         except ValueError as error:
             raise error if isinstance(error, ClauseError) else at(text, start, f"{shown(token)} {error}") from None
+        if len(pieces) > PIECES_MAX:
+            raise at(text, start, f"the clause has more than {PIECES_MAX // 2:,} names in backticks and comments")
         if len(literals) > LITERALS_MAX:
             raise at(
                 text,
@@ -108,16 +126,23 @@ def scan(text: str, zone: ZoneInfo) -> Scan:
 
 
 def _members(token: str, zone: ZoneInfo) -> Members:
-    body = token[token.index("(") + 1 : -1]
-    if body.count(",") >= LIST_SIZE_MAX:
-        size = sum(1 for _ in _ITEMS.finditer(body))
+    head = _LIST_HEAD.match(token)
+    assert head is not None
+    body = token[head.end() : -1]
+    commas = body.count(",")
+    if commas >= LIST_SIZE_MAX:
+        size = (
+            commas + 1
+            if "'" not in body and '"' not in body
+            else sum(match[1] is not None for match in _ITEMS.finditer(body))
+        )
         if size > LIST_SIZE_MAX:
             raise ValueError(f"is an IN list of {size:,} values, at most {LIST_SIZE_MAX:,} are allowed")
     if _PLAIN_STRINGS.fullmatch(body):
         return Members("s", _PLAIN_STRING.findall(body))
     if _PLAIN_INTS.fullmatch(body):
         return Members("i", [int(item) for item in body.split(",")])
-    return Members("", [_literal(item, zone) for item in _ITEMS.findall(body)])
+    return Members("", [_literal(item, zone) for item in _ITEMS.findall(body) if item])
 
 
 def _literal(token: str, zone: ZoneInfo) -> Literal:
@@ -127,8 +152,12 @@ def _literal(token: str, zone: ZoneInfo) -> Literal:
     first = token[0]
     if first in "'\"":
         return Literal("s", string_literal(token))
-    if first.isdecimal() or first in ".-":
+    if first in "0123456789" or first == ".":
         return number_literal(token)
+    if first == "-":
+        signed = _SIGNED_NUMBER.fullmatch(token)
+        assert signed is not None
+        return number_literal("-" + signed[1])
     if first in "rR":
         return Literal("s", _raw(token))
     if first in "dDtT" and len(token) > 5:
@@ -219,21 +248,23 @@ def sanitised(text: str, shape: str) -> Sanitised:
     size = slot = nots = 0
     open_nots: list[int] = []
     previous = ""
+    if len(shape) > TOKENS_MAX:
+        tokens = (match for match in _TOKEN.finditer(shape) if match.lastgroup)
+        if next(islice(tokens, TOKENS_MAX, None), None) is not None:
+            raise ClauseError(f"the clause has more than {TOKENS_MAX:,} tokens", hint="split it")
     offset_of = _offsets(text)
     for match in _TOKEN.finditer(shape):
         kind, token = match.lastgroup, match[0]
         if kind is None:
             continue
         offset = offset_of(match.start())
-        if len(starts) >= TOKENS_MAX:
-            raise at(text, offset, f"the clause has more than {TOKENS_MAX:,} tokens", "split it")
         if kind == "literal":
             if previous[:1] == MARK and token != MARK + "l":
                 raise at(text, offset, "two literals in a row", "write one literal, or an operator between them")
             written = f"IN ('{slot}')" if token == MARK + "l" else f"'{slot}'"
             slot += 1
         elif kind == "word":
-            word = token.upper()
+            word = token.upper() if token.isascii() else token
             if word in _REFUSED:
                 raise at(
                     text, offset, f"{_REFUSED[word]} is not supported", "if it is an attribute, write it in backticks"
@@ -241,6 +272,8 @@ def sanitised(text: str, shape: str) -> Sanitised:
             nots = nots + 1 if word == "NOT" else nots
             if word in ("AND", "OR"):
                 nots = open_nots[-1] if open_nots else 0
+            if len(token) > NAME_SIZE_MAX:
+                raise at(text, offset, f"a name of {len(token):,} characters, at most {NAME_SIZE_MAX:,} are allowed")
             is_function = _CALL.match(shape, match.end()) is not None
             written = word if word in _GRAMMAR else (token if is_function else f"`{token}`")
         elif kind == "name":

@@ -16,9 +16,12 @@ from __future__ import annotations
 import math
 import re
 import struct
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 
-from thatch.times import BLANKS
+from thatch.errors import shown
+from thatch.times import BLANKS, DAY_FIRST, DAY_LAST, EPOCH, MICROS_PER_DAY
 
 KIND_NAMES = {
     "i": "an int",
@@ -57,7 +60,7 @@ def number_literal(token: str) -> Literal:
     (Literal(kind='i', value=5, digits=10, scale=0), Literal(kind='d', value=-50, digits=2, scale=2), \
 Literal(kind='f', value=1000.0, digits=0, scale=0))
     """
-    if len(token) < 10:  # the usual cases, without the regular expression
+    if len(token) < 10 and token.isascii():  # the usual cases, without the regular expression
         whole, _, fraction = token.partition(".")
         if whole.isdecimal():
             if not fraction and whole == token:
@@ -195,6 +198,29 @@ def double_of_text(text: str) -> float:
     if value is None:
         raise ValueError("is not a double")
     return -value if text[0] == "-" else value
+
+
+def as_double(literal: Literal) -> float:
+    """Spark's cast from a number or a string to double; rounds once."""
+    if literal.kind == "s":
+        return double_of_text(literal.value)
+    if literal.kind not in "idf":
+        raise ValueError(f"is {KIND_NAMES[literal.kind]}, not a number")
+    value: float = literal.value if literal.kind == "f" else literal.value / 10**literal.scale
+    return value
+
+
+def literal_text(literal: Literal) -> str:
+    """A literal as a person would write it, for errors."""
+    if literal.kind == "a":
+        days = min(max(literal.value, DAY_FIRST), DAY_LAST)
+        return f"DATE'{EPOCH.date() + timedelta(days=days)}'"
+    if literal.kind == "t":
+        micros = min(max(literal.value, DAY_FIRST * MICROS_PER_DAY), DAY_LAST * MICROS_PER_DAY)
+        return f"TIMESTAMP'{EPOCH + timedelta(microseconds=micros)}'"
+    if literal.kind == "d":
+        return str(Decimal(literal.value).scaleb(-literal.scale))
+    return shown(literal.value)
 
 
 def decimal_of_text(text: str) -> Literal:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from thatch.axis import Coordinates, DecimalAxis, DoubleAxis, StringAxis
 from thatch.errors import CallerError, TooManyBoxes
-from thatch.intervals import Intervals
+from thatch.intervals import EMPTY, Intervals
 from thatch.labels import LAST, Labels
 from thatch.space import Space
 
@@ -40,7 +41,7 @@ class Ball:
         """Of a point that is NULL in none of the ball's attributes."""
         total = 0.0
         for position, (index, middle) in enumerate(zip(self.attributes, self.centre, strict=True)):
-            offset = _double(space, index, point[index]) - middle
+            offset = space.attributes[index].axis.double(point[index]) - middle
             total = total + offset * offset if position else offset * offset
         return total <= self.radius * self.radius
 
@@ -54,22 +55,55 @@ class Ball:
         bounds = {}
         for index, middle in zip(self.attributes, self.centre, strict=True):
             attribute = space.attributes[index]
-            reach = math.inf
-            if self.radius * self.radius < math.inf:
+            bounded = self.radius * self.radius < math.inf
+            if middle != middle or (bounded and math.isinf(middle)):  # no number is within of NaN, or near infinity
+                bounds[index] = EMPTY
+                continue
+            low, high = -math.inf, math.inf
+            if bounded:
                 reach = max(self.radius, 2.0**-500) * (1 + 2.0**-50)
-            low = math.nextafter(middle - reach, -math.inf)
-            high = math.nextafter(middle + reach, math.inf)
+                low = math.nextafter(middle - reach, -math.inf)
+                high = math.nextafter(middle + reach, math.inf)
             first, last = _outward(attribute.axis, low, high)
             bounds[index] = Intervals.between(max(first, attribute.first), min(last, attribute.last))
         return bounds
 
+    def core(self, space: Space) -> dict[int, Intervals] | None:
+        """Per attribute an interval such that their product surely lies inside, rounded inward; None if there is none.
 
-def _double(space: Space, index: int, coordinate: int) -> float:
-    """What Spark's cast to double makes of one value; correctly rounded."""
-    axis = space.attributes[index].axis
+        The inscribed cube has half side r/sqrt(k). Shrunk by k * 2^-48 of it, the k squares and their sum stay below
+        r*r whatever the roundings, which are at most k + 3 of one part in 2^53 each; below 2^-500 squares underflow.
+        """
+        k = len(self.attributes)
+        half = self.radius / math.sqrt(k) * (1 - k * 2.0**-48)
+        if not 2.0**-500 < half < 2.0**500:
+            return None
+        core = {}
+        for index, middle in zip(self.attributes, self.centre, strict=True):
+            attribute = space.attributes[index]
+            low = math.nextafter(middle - half, math.inf)
+            high = math.nextafter(middle + half, -math.inf)
+            if not low <= middle <= high or math.isinf(middle):  # so far out that the cube falls between two doubles
+                return None
+            first, last = _inward(attribute.axis, low, high)
+            core[index] = Intervals.between(max(first, attribute.first), min(last, attribute.last))
+            if not core[index].ends:
+                return None
+        return core
+
+    def holds(self, other: Ball) -> bool:
+        """Whether the other one, about the same centre, is no larger. Others are for the cover engines."""
+        same = self.attributes == other.attributes and self.centre == other.centre
+        return same and other.radius <= self.radius
+
+
+def _inward(axis: Any, low: float, high: float) -> tuple[int, int]:
+    """The greatest run of coordinates whose doubles surely all lie in low..high."""
     if isinstance(axis, DoubleAxis):
-        return axis.decode(coordinate)
-    return coordinate / 10**axis.scale if isinstance(axis, DecimalAxis) else float(coordinate)
+        return axis.of_float(low), axis.of_float(high)
+    scale = 10**axis.scale if isinstance(axis, DecimalAxis) else 1
+    below, above = Fraction(low) * scale, Fraction(high) * scale
+    return math.ceil(below + abs(below) / 2**52) + 1, math.floor(above - abs(above) / 2**52) - 1
 
 
 def _outward(axis: Any, low: float, high: float) -> tuple[int, int]:
@@ -96,6 +130,16 @@ class Term:
         self.sides = sides  # by attribute index, ascending; never the whole axis
         self.balls = balls  # sorted, each once; sides exclude NULL wherever a ball looks
 
+    @classmethod
+    def of(cls, sides: Mapping[int, Intervals], balls: tuple[Ball, ...] = ()) -> Term:
+        """From sides in any order."""
+        return cls(tuple((index, sides[index]) for index in sorted(sides)), balls)
+
+    @property
+    def order(self) -> Any:
+        """A key to sort terms by."""
+        return [(index, intervals.ends) for index, intervals in self.sides], self.balls
+
     def side(self, index: int) -> Intervals | None:
         for each, intervals in self.sides:
             if each == index:
@@ -107,9 +151,6 @@ class Term:
 
     def __hash__(self) -> int:
         return hash((self.sides, self.balls))
-
-    def __lt__(self, other: Term) -> bool:
-        return (self.sides, self.balls) < (other.sides, other.balls)
 
     def __repr__(self) -> str:
         return f"Term({self.sides!r}, {self.balls!r})"
@@ -129,27 +170,42 @@ class Term:
                     if not intervals.ends:
                         return None
                 merged[index] = intervals
-            sides = tuple(sorted(merged.items(), key=_first))
+            sides = tuple((index, merged[index]) for index in sorted(merged))
         balls = self.balls or other.balls
         if self.balls and other.balls:
             balls = tuple(sorted({*self.balls, *other.balls}))
         return Term(sides, balls)
 
-    def within(self, other: Term) -> bool:
+    def contains(self, point: Sequence[int], space: Space) -> bool:
+        for index, intervals in self.sides:
+            if point[index] not in intervals:
+                return False
+        return not self.balls or all(ball.contains(point, space) for ball in self.balls)
+
+    def is_inside(self, other: Term) -> bool:
         """Whether every side and ball of the other one also bounds this one."""
         mine = dict(self.sides)
         for index, intervals in other.sides:
             inner = mine.get(index)
             if inner is None or not inner <= intervals:
                 return False
-        return not other.balls or set(other.balls) <= set(self.balls)
+        return all(any(ball.holds(mine) for mine in self.balls) for ball in other.balls)
 
     def box_count(self) -> int:
         return math.prod(len(intervals) for _, intervals in self.sides)
 
+    def boxes(self) -> list[Term]:
+        """The sides crossed out: one term for each choice of an interval per attribute. Balls are left out."""
+        if self.box_count() == 1:
+            return [self]
+        indices = [index for index, _ in self.sides]
+        return [
+            Term(tuple((index, Intervals.between(*pair)) for index, pair in zip(indices, pairs, strict=True)))
+            for pairs in product(*(intervals for _, intervals in self.sides))
+        ]
 
-def _first(pair: tuple[int, Intervals]) -> int:
-    return pair[0]
+
+_order = attrgetter("order")
 
 
 def simplified(terms: Iterable[Term], space: Space) -> list[Term]:
@@ -157,7 +213,7 @@ def simplified(terms: Iterable[Term], space: Space) -> list[Term]:
     kept = list(terms)
     if len(kept) > 1:
         kept = _absorbed(_merged(kept, space), space)
-        kept.sort()
+        kept.sort(key=_order)
     return kept
 
 
@@ -165,7 +221,7 @@ def _merged(terms: list[Term], space: Space) -> list[Term]:
     """Unite terms that differ in one attribute only, until none do. O(terms * attributes) a round."""
     if len(terms) <= 4 and not any(_nearly_equal(a, b) for a, b in combinations(terms, 2)):
         return terms  # the usual case, without hashing
-    terms = sorted(set(terms))
+    terms = sorted(set(terms), key=_order)
     changed = True
     while changed:
         changed = False
@@ -200,7 +256,7 @@ def _united(group: list[Term], index: int, space: Space) -> Term:
     union = Intervals.of(pairs)
     sides = dict(group[0].sides)
     sides[index] = union
-    return Term(tuple(sorted(_bounded(sides, space).items(), key=_first)), group[0].balls)
+    return Term.of(_bounded(sides, space), group[0].balls)
 
 
 def _bounded(sides: Mapping[int, Intervals], space: Space) -> dict[int, Intervals]:
@@ -219,22 +275,21 @@ def _bounded(sides: Mapping[int, Intervals], space: Space) -> dict[int, Interval
 def _absorbed(terms: list[Term], space: Space) -> list[Term]:
     """Without the terms that lie inside one other."""
     if len(terms) <= 16:
-        return [t for t in terms if not any(t is not other and t.within(other) for other in terms)]
+        return [t for t in terms if not any(t is not other and t.is_inside(other) for other in terms)]
     from thatch.boxes import contains_box
 
     low, high = hulls(terms, space)
     kept = []
     for position, term in enumerate(terms):
         around = np.flatnonzero(contains_box(low, high, low[position], high[position]))
-        if not any(other != position and term.within(terms[other]) for other in around):
+        if not any(other != position and term.is_inside(terms[other]) for other in around):
             kept.append(term)
     return kept
 
 
 def hulls(terms: Sequence[Term], space: Space) -> tuple[Coordinates, Coordinates]:
     """The bounding boxes of the sides of terms, as flat arrays low[n, d], high[n, d]."""
-    low = np.tile(np.array([a.low for a in space.attributes], np.int64), (len(terms), 1))
-    high = np.tile(np.array([a.last for a in space.attributes], np.int64), (len(terms), 1))
+    low, high = space.low.repeat(len(terms), 0), space.high.repeat(len(terms), 0)
     for row, term in enumerate(terms):
         for index, intervals in term.sides:
             low[row, index], high[row, index] = intervals.low, intervals.high
@@ -279,11 +334,11 @@ class Region:
         while self._numbering is not self.space.numbering:
             numbering = self.space.numbering
             old = dict(zip(_string_indices(self.space), self._numbering, strict=True))
-            terms = tuple(sorted(_reread(term, old, self.space) for term in self._terms))
+            terms = tuple(sorted((_reread(term, old, self.space) for term in self._terms), key=_order))
             if numbering is self.space.numbering:
                 self._terms, self._numbering = terms, numbering
 
-    def _terms_in(self, space: Space) -> tuple[Term, ...]:
+    def terms_in(self, space: Space) -> tuple[Term, ...]:
         """The terms in the coordinates of an equal space, which may have met other strings."""
         if space is self.space:
             return self.terms
@@ -312,7 +367,8 @@ class Region:
         both ways."""
         if not isinstance(other, Region) or self.space != other.space:
             return False
-        return sorted(other._terms_in(self.space)) == sorted(self.terms)
+        mine, theirs, _ = self._beside(other)
+        return sorted(theirs, key=_order) == sorted(mine, key=_order)
 
     def __hash__(self) -> int:
         return hash((self.space, len(self._terms)))
@@ -331,14 +387,7 @@ class Region:
         return self.contains_point(self.space.encode(event))
 
     def contains_point(self, point: Sequence[int]) -> bool:
-        for term in self.terms:
-            for index, intervals in term.sides:
-                if point[index] not in intervals:
-                    break
-            else:
-                if all(ball.contains(point, self.space) for ball in term.balls):
-                    return True
-        return False
+        return any(term.contains(point, self.space) for term in self.terms)
 
     def contains_batch(self, events: Any) -> NDArray[np.bool_]:
         """`contains` for each row of an Arrow table or a dict of arrays."""
@@ -364,35 +413,46 @@ class Region:
             found |= mask
         return found
 
+    def _beside(self, other: Region) -> tuple[tuple[Term, ...], tuple[Term, ...], tuple[Labels, ...]]:
+        """The terms of both under one numbering, and that: reading those of an equal space may change it."""
+        while True:
+            numbering = self.space.numbering
+            theirs, mine = other.terms_in(self.space), self.terms
+            if numbering is self.space.numbering:
+                return mine, theirs, numbering
+
     def __and__(self, other: Region) -> Region:
-        return Region(self.space, products(self.terms, other._terms_in(self.space)))
+        mine, theirs, numbering = self._beside(other)
+        return Region(self.space, products(mine, theirs), numbering)
 
     def __or__(self, other: Region) -> Region:
-        return Region(self.space, [*self.terms, *other._terms_in(self.space)])
+        mine, theirs, numbering = self._beside(other)
+        return Region(self.space, [*mine, *theirs], numbering)
 
     def __sub__(self, other: Region) -> Region:
         """The points of this region outside the other one, as disjoint terms if there are no overlaps here.
 
         The other one must have no ball where it meets this one: what is outside a ball is no term.
         """
-        cuts = [cut for cut in other._terms_in(self.space) if any((t & cut) is not None for t in self.terms)]
+        mine, theirs, numbering = self._beside(other)
+        cuts = [cut for cut in theirs if any(_meet(term, cut, self.space) for term in mine)]
         if any(cut.balls for cut in cuts):
             raise CallerError("what lies outside a ball (`within`) is not a region of boxes and balls")
-        pairs = len(self.terms) * len(cuts)
-        if pairs > KERNEL_PAIRS_MIN and not self.has_balls and all(t.box_count() == 1 for t in [*self.terms, *cuts]):
-            return self._subtract_boxes(cuts)
-        pieces = list(self.terms)
+        plain = all(term.box_count() == 1 and not term.balls for term in [*mine, *cuts])
+        if len(mine) * len(cuts) > KERNEL_PAIRS_MIN and plain:
+            return self._subtract_boxes(mine, cuts, numbering)
+        pieces = list(mine)
         for cut in cuts:
             pieces = [rest for piece in pieces for rest in _minus(piece, cut, self.space)]
-        return Region(self.space, pieces)
+        return Region(self.space, pieces, numbering)
 
-    def _subtract_boxes(self, cuts: list[Term]) -> Region:
+    def _subtract_boxes(self, mine: Sequence[Term], cuts: list[Term], numbering: tuple[Labels, ...]) -> Region:
         from thatch.boxes import subtract
 
-        done, low, high = subtract(*hulls(self.terms, self.space), *hulls(cuts, self.space), BOXES_CAP)
+        done, low, high = subtract(*hulls(mine, self.space), *hulls(cuts, self.space), BOXES_CAP)
         if not done:
             raise TooManyBoxes(BOXES_CAP + 1, BOXES_CAP)
-        return Region(self.space, _terms_of_boxes(low, high, self.space))
+        return Region(self.space, _terms_of_boxes(low, high, self.space), numbering)
 
     def is_within(self, other: Region) -> bool:
         """Whether every point of this region is in the other one, decided by subtraction (no balls in the other)."""
@@ -405,11 +465,7 @@ class Region:
         needed = sum(term.box_count() for term in self.terms)
         if needed > cap:
             raise TooManyBoxes(needed, cap)
-        crossed = [
-            Term(tuple((index, Intervals.between(*pair)) for (index, _), pair in zip(term.sides, pairs, strict=True)))
-            for term in self.terms
-            for pairs in product(*(intervals for _, intervals in term.sides))
-        ]
+        crossed = [box for term in self.terms for box in term.boxes()]
         return hulls(crossed, self.space)
 
     def disjoint(self) -> Region:
@@ -453,7 +509,7 @@ class Region:
 
     def _width(self, index: int, intervals: Intervals) -> float:
         attribute = self.space.attributes[index]
-        values = intervals.within(attribute.first, attribute.last)
+        values = intervals.clipped(attribute.first, attribute.last)
         return sum((attribute.axis.width(low, high) for low, high in values), 0.0)
 
     def check_invariants(self) -> None:
@@ -488,6 +544,11 @@ def _may_hold(term: Term, space: Space) -> bool:
     return True
 
 
+def _meet(one: Term, other: Term, space: Space) -> bool:
+    both = one & other
+    return both is not None and _may_hold(both, space)
+
+
 def _minus(piece: Term, cut: Term, space: Space) -> list[Term]:
     """A term minus a term without balls: at most one piece per attribute that the cut constrains, disjoint."""
     if (piece & cut) is None:
@@ -499,9 +560,9 @@ def _minus(piece: Term, cut: Term, space: Space) -> list[Term]:
         rest = side - removed
         sides = dict(piece.sides)
         if rest.ends:
-            pieces.append(Term(tuple(sorted((sides | {index: rest}).items(), key=_first)), piece.balls))
+            pieces.append(Term.of(sides | {index: rest}, piece.balls))
         sides[index] = side & removed
-        piece = Term(tuple(sorted(sides.items(), key=_first)), piece.balls)
+        piece = Term.of(sides, piece.balls)
     return pieces
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -57,6 +57,8 @@ class Attribute:
         first: int | None = None,
         last: int | None = None,
     ) -> None:
+        if not name:
+            raise SpaceError("an attribute needs a name")
         self.name = name
         self.axis = axis
         self.nullable = nullable
@@ -82,6 +84,8 @@ class Attribute:
         try:
             coordinate = self.axis.encode(value)
         except ValueError as error:
+            if _is_not_a_time(value):
+                return self.encode(None)
             raise EventError(self.name, value, str(error)) from None
         if not self.first <= coordinate <= self.last:
             raise EventError(self.name, value, self._outside(coordinate))
@@ -115,16 +119,10 @@ class Attribute:
         ):
             return array  # already what is wanted: no copy
         column = _arrow_column(array)
-        coordinates = self._encode_fast(column)
+        coordinates = None if column is None else self._encode_fast(column)
         if coordinates is not None:
             return coordinates
-        try:
-            values = column.to_pylist()
-        except (ValueError, OverflowError) as error:  # years beyond 9999, nanoseconds
-            raise EventError(
-                self.name, str(column.type), f"column holds what Python has no value for: {error}"
-            ) from None
-        return np.array([self._encode_at(row, value) for row, value in enumerate(values)], np.int64)
+        return np.array([self._encode_at(row, value) for row, value in enumerate(array)], np.int64)
 
     def _encode_fast(self, column: pa.Array) -> Coordinates | None:
         import pyarrow as pa
@@ -153,12 +151,16 @@ class Attribute:
 
     def _encode_at(self, row: int, value: Any) -> int:
         try:
-            return self.encode(value)
+            return self.encode(value.as_py() if hasattr(value, "as_py") else value)  # an Arrow scalar
         except EventError as error:
             raise error.at_row(row) from None
+        except (ValueError, OverflowError) as error:  # years beyond 9999, nanoseconds
+            raw = getattr(value, "value", value)  # the days or ticks of an Arrow scalar
+            raise EventError(self.name, raw, f"has no value in Python: {error}", row) from None
 
     def __str__(self) -> str:
-        name = self.name if re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII) else f"`{self.name}`"
+        plain = re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII) is not None
+        name = self.name if plain else "`" + self.name.replace("`", "``") + "`"
         parts = [name, self.axis.sql] + ([] if self.nullable else ["not null"])
         if self.has_own_domain:
             quote = space_quoted if isinstance(self.axis, DateAxis | TimestampAxis) else str
@@ -195,6 +197,9 @@ class Space:
         self._strings = tuple(a.axis for a in attributes if isinstance(a.axis, StringAxis))
         self._numbering: tuple[Labels, ...] = tuple(axis.labels for axis in self._strings)
         self.plans: dict[str, Any] = {}  # of clause shapes, kept by where.py
+        # The box of everything, NULL included.
+        self.low = np.array([[attribute.low for attribute in attributes]], np.int64)
+        self.high = np.array([[attribute.last for attribute in attributes]], np.int64)
 
     @classmethod
     def parse(cls, text: str, time_zone: str = "UTC") -> Space:
@@ -269,7 +274,7 @@ class Space:
     def encode(self, event: Mapping[str, Any]) -> list[int]:
         """The point of an event. Attributes that the space does not have are ignored; missing ones are NULL."""
         if not event.keys() <= self._name_set:
-            event = self._resolved(event)
+            event = self._resolved(event.items())
         return [attribute.encode(event.get(attribute.name, MISSING)) for attribute in self.attributes]
 
     def decode(self, point: Any) -> dict[str, Any]:
@@ -278,23 +283,23 @@ class Space:
 
     def encode_batch(self, events: Any) -> list[Coordinates]:
         """The coordinates of many events, a column an attribute: an Arrow table or batch, or a dict of arrays."""
-        columns = {name: events[name] for name in _column_names(events)}
-        sizes = {len(column) for column in columns.values()}
+        pairs = _columns(events)
+        sizes = {len(column) for _, column in pairs}
         if len(sizes) > 1:
             raise SpaceError(f"columns of one batch must have one length, not {sorted(sizes)}")
         rows = sizes.pop() if sizes else 0
-        columns = self._resolved(columns)
+        columns = self._resolved(pairs)
         return [a.encode_array(columns.get(a.name, MISSING), rows) for a in self.attributes]
 
-    def _resolved(self, event: Mapping[str, Any]) -> dict[str, Any]:
+    def _resolved(self, pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
         """The part of an event that this space knows, under the space's own spelling of the names."""
         known: dict[str, Any] = {}
-        for key, value in event.items():
-            index = self.index(key)
+        for key, value in pairs:
+            index = self.index(key) if isinstance(key, str) else None
             if index is None:
                 continue
             if self._names[index] in known:
-                raise EventError(self._names[index], key, "names the attribute a second time, in another case")
+                raise EventError(self._names[index], key, "names the attribute a second time")
             known[self._names[index]] = value
         return known
 
@@ -350,7 +355,7 @@ class _Parser:
 
     TOKEN = re.compile(
         r"\s*(?:(?P<dots>\.\.)|(?P<number>[-+]?(?:\d+\.\d+|\d+(?!\.\d)|\.\d+|inf|nan)(?:e[-+]?\d+)?(?![\w]))"
-        r"|(?P<word>[^\W\d]\w*)|`(?P<name>[^`]+)`|'(?P<text>(?:[^'\\]|''|\\.)*)'|(?P<mark>[(),])|(?P<bad>\S))",
+        r"|(?P<word>[^\W\d]\w*)|`(?P<name>(?:[^`]|``)+)`|'(?P<text>(?:[^'\\]|''|\\.)*)'|(?P<mark>[(),])|(?P<bad>\S))",
         re.IGNORECASE | re.DOTALL,
     )
 
@@ -377,7 +382,12 @@ class _Parser:
         return axis
 
     def attribute(self) -> Attribute:
-        name = self.take("name") or self.need("word", "an attribute name")
+        quoted = self.take("name")
+        if (
+            quoted is None and self.peek("number") and self.tokens[self.at][1].isalpha()
+        ):  # `inf` and `nan` are names too
+            quoted = self.take("number")
+        name = self.need("word", "an attribute name") if quoted is None else quoted.replace("``", "`")
         axis = self.axis()
         nullable, low, high, bounded = True, None, None, False
         while True:
@@ -471,37 +481,38 @@ def _unquoted(text: str) -> str:
     return re.sub(r"''|\\(.)", lambda match: match[1] or "'", text, flags=re.DOTALL)
 
 
-INTEGRAL_BITS = {"byte": 8, "tinyint": 8, "short": 16, "smallint": 16, "int": 32, "integer": 32}
+_INTEGRAL_BITS = {"byte": 8, "tinyint": 8, "short": 16, "smallint": 16, "int": 32, "integer": 32}
 
 
 def _attribute_of_spark(field: Any, zone: Any) -> Attribute:
     """Dispatch on the type's name, so that PySpark need not be imported."""
     kind = field.dataType.typeName()
+    if kind in _INTEGRAL_BITS:
+        last = 2 ** (_INTEGRAL_BITS[kind] - 1) - 1
+        return Attribute(field.name, IntAxis(), field.nullable, -last - 1, last)
     axis: Axis
-    first = last = None
-    if kind in INTEGRAL_BITS:
+    if kind in ("long", "bigint"):
         axis = IntAxis()
-        last = 2 ** (INTEGRAL_BITS[kind] - 1) - 1
-        first = -last - 1
-    elif kind in ("long", "bigint"):
-        axis = IntAxis()
+    elif kind == "boolean":
+        axis = BoolAxis()
+    elif kind == "double":
+        axis = DoubleAxis()
     elif kind == "decimal" and field.dataType.precision <= 18:
         axis = DecimalAxis(field.dataType.precision, field.dataType.scale)
     elif kind == "string" and getattr(field.dataType, "collation", "UTF8_BINARY") == "UTF8_BINARY":
         axis = StringAxis()
-    elif kind in SIMPLE_SPARK_TYPES:
-        axis = SIMPLE_SPARK_TYPES[kind]()
-    elif kind in ("date", "timestamp"):
-        axis = DateAxis(zone) if kind == "date" else TimestampAxis(zone)
+    elif kind == "date":
+        axis = DateAxis(zone)
+    elif kind == "timestamp":
+        axis = TimestampAxis(zone)
     else:
         raise SpaceError(
             f"column {field.name!r}: {field.dataType.simpleString()} cannot be held exactly; "
             f"{SPARK_HINTS.get(kind, 'leave the column out, or cast it to a supported type')}"
         )
-    return Attribute(field.name, axis, field.nullable, first, last)
+    return Attribute(field.name, axis, field.nullable)
 
 
-SIMPLE_SPARK_TYPES: dict[str, type[Axis]] = {"boolean": BoolAxis, "double": DoubleAxis}
 SPARK_HINTS = {
     "float": "cast it to double",
     "decimal": "decimals go to 18 digits; cast it to a narrower one",
@@ -510,41 +521,34 @@ SPARK_HINTS = {
 }
 
 
-def _column_names(events: Any) -> list[str]:
+def _columns(events: Any) -> list[tuple[str, Any]]:
     if isinstance(events, Mapping):
-        return list(events)
+        return list(events.items())
     names = getattr(getattr(events, "schema", None), "names", None)
     if names is None:
         raise SpaceError(f"a batch is an Arrow table or a dict of arrays, not {type(events).__name__}")
-    return list(names)
+    return [(name, events.column(position)) for position, name in enumerate(names)]
 
 
-def _arrow_column(array: Any) -> pa.Array:
-    """One contiguous Arrow array; NaN stays a value."""
+def _arrow_column(array: Any) -> pa.Array | None:
+    """One contiguous Arrow array, NaN still a value; None for what is to be read value by value: a list, whose mixed
+    types Arrow would silently unite, and NumPy arrays that Arrow does not take."""
     import pyarrow as pa
 
     if isinstance(array, pa.ChunkedArray):
         return array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
     if isinstance(array, pa.Array):
         return array
-    if isinstance(array, np.ndarray) and array.dtype.kind in "biufMmU" and array.ndim == 1:
-        return pa.array(array, from_pandas=False)
-    try:
-        return pa.array(array, from_pandas=False)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return _Listed(array)
+    if isinstance(array, np.ndarray) and array.dtype.kind in "biufMU" and array.ndim == 1:
+        try:
+            return pa.array(array, from_pandas=False)
+        except (pa.ArrowException, ValueError):
+            return None
+    return None
 
 
-class _Listed:
-    """A column of values that Arrow cannot hold, such as ints beyond 64 bits: read value by value."""
-
-    null_count = 0
-
-    def __init__(self, values: Any) -> None:
-        import pyarrow as pa
-
-        self.type = pa.null()
-        self._values = list(values)
-
-    def to_pylist(self) -> list[Any]:
-        return self._values
+def _is_not_a_time(value: Any) -> bool:
+    """NumPy's and pandas' NaT, which are NULL in a column."""
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
+    return type(value).__name__ == "NaTType"

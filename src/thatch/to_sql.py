@@ -16,6 +16,8 @@ from thatch.region import Ball, Region, Term
 from thatch.space import Attribute, Space
 from thatch.where import after_prefix
 
+HOLES_MIN = 4  # a range with more values left out than this is written as a range and NOT IN
+
 
 def to_sql(region: Region) -> str:
     terms = [_term(term, region.space) for term in region.terms]
@@ -61,7 +63,7 @@ def name_sql(attribute: Attribute) -> str:
 def _side(attribute: Attribute, intervals: Intervals) -> list[str]:
     """The intervals of one attribute as conditions to be joined by OR."""
     name = name_sql(attribute)
-    values = intervals.within(attribute.first, attribute.last)
+    values = intervals.clipped(attribute.first, attribute.last)
     choices = [] if attribute.null is None or attribute.null not in intervals else [f"{name} IS NULL"]
     if not values.ends:
         return choices
@@ -69,9 +71,12 @@ def _side(attribute: Attribute, intervals: Intervals) -> list[str]:
         return [*choices, f"{name} IS NOT NULL"]
     if isinstance(attribute.axis, BoolAxis):
         return [*choices, name if values.low else f"NOT {name}"]
-    missing = _values(attribute, values.outside(attribute.first, attribute.last))
-    if missing is not None and values.low == attribute.first and values.high == attribute.last:
-        return [*choices, _listed(name, attribute, missing, "<>", "NOT IN", " AND ")]
+    describe = _string_range if isinstance(attribute.axis, StringAxis) else _range
+    holes = _values(attribute, values.outside(values.low, values.high))
+    spans_axis = values.low == attribute.first and values.high == attribute.last
+    if holes and (spans_axis or len(holes) > HOLES_MIN) and not isinstance(attribute.axis, EnumAxis):
+        parts = [] if spans_axis else [describe(name, attribute, values.low, values.high)]
+        return [*choices, " AND ".join([*parts, _listed(name, attribute, holes, "<>", "NOT IN", " AND ")])]
     points, ranges = [], []
     for pair in values:
         members = _values(attribute, [pair])
@@ -81,7 +86,6 @@ def _side(attribute: Attribute, intervals: Intervals) -> list[str]:
             points.extend(members)
     if points:
         choices.append(_listed(name, attribute, points, "=", "IN", " OR "))
-    describe = _string_range if isinstance(attribute.axis, StringAxis) else _range
     return choices + [describe(name, attribute, low, high) for low, high in ranges]
 
 

@@ -15,22 +15,26 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from thatch import coercion
 from thatch.axis import BoolAxis, EnumAxis, IntAxis, StringAxis
 from thatch.errors import CallerError, ClauseError, TooManyTerms, shown
 from thatch.intervals import EMPTY, Intervals
-from thatch.lexer import Sanitised, at, literal_offset, sanitised, scan
-from thatch.literals import KIND_NAMES, Literal, Members, double_of_text, negated
-from thatch.region import Ball, Region, Term, products
+from thatch.lexer import MARK, Sanitised, at, literal_offset, sanitised, scan
+from thatch.literals import KIND_NAMES, Literal, Members, as_double, literal_text, negated
+from thatch.region import Ball, Region, Term, simplified
 from thatch.space import Attribute, Space
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
+COUNT_MAX = 64  # a clause of this many times the cap is refused at once, even if most of its terms may be empty
+PAIRS_MAX = 16  # an AND of two ORs tries at most this many times the cap of combinations
+OR_MAX = 4  # an OR may gather this many times the cap, to be united and absorbed
 SHAPES_MAX = 1_024  # plans kept per space
-SHAPE_SIZE_MAX = 16_384  # a longer one is not kept
+SHAPE_SIZE_MAX = 2_048  # a longer one is not kept: a plan takes about 50 times as much as its shape
 
 Literals = Sequence[Literal | Members]
 
@@ -44,21 +48,32 @@ def compile_clause(clause: str, space: Space, terms_max: int = 1024) -> Region:
     plan = plans.get(shape)
     if plan is None:
         plan = _planned(clause, shape, space)
+        plan = plan, plan.count()
         if len(shape) <= SHAPE_SIZE_MAX:
             if len(plans) >= SHAPES_MAX:
                 plans.pop(next(iter(plans)), None)  # the oldest
             plans[shape] = plan
+    root, count = plan
+    if count > COUNT_MAX * terms_max:
+        raise TooManyTerms(count, terms_max)
     try:
         while True:
             numbering = space.numbering
-            terms = plan.terms(literals, terms_max)
+            terms = root.terms(literals, terms_max)
             if numbering is space.numbering:  # else a string axis was renumbered on the way: once more
                 break
     except _BadLiteral as error:
         raise at(clause, literal_offset(clause, error.slot), error.rule) from None
-    if len(terms) > terms_max:
-        raise TooManyTerms(len(terms), terms_max)
-    return Region(space, terms, numbering)
+    except _TooMany:
+        raise TooManyTerms(count, terms_max) from None
+    region = Region(space, terms, numbering)
+    if len(region.terms) > terms_max:
+        raise TooManyTerms(count, terms_max)
+    return region
+
+
+class _TooMany(Exception):
+    """More terms than the cap, or too many ways to combine them; how many is counted afterwards."""
 
 
 class _BadLiteral(Exception):
@@ -79,12 +94,25 @@ class Plan:
     def terms(self, literals: Literals, terms_max: int) -> list[Term]:
         raise NotImplementedError
 
+    def count(self) -> int:
+        """How many terms there are if none is empty or lies in another: what the cap is about."""
+        return 1
+
+    def one_attribute(self) -> int | None:
+        """The attribute, if this looks at one alone: then it is one term."""
+        return None
+
+
+def _common(indices: list[int | None]) -> int | None:
+    return indices[0] if len(set(indices)) == 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class And(Plan):
     """AND. Parts on one attribute are intersected before they become terms."""
 
     parts: tuple[Plan, ...]
+    space: Space
 
     def terms(self, literals: Literals, terms_max: int) -> list[Term]:
         sides: dict[int, Intervals] = {}
@@ -102,16 +130,23 @@ class And(Plan):
                 sides[index] = intervals
             else:
                 wider.append(part.terms(literals, terms_max))
-        found = [Term(tuple(sorted(sides.items(), key=_index)))]
+        found = [Term.of(sides)]
         wider.sort(key=len)
-        for position, terms in enumerate(wider):
-            found = products(found, terms)
+        for terms in wider:
+            if len(found) * len(terms) > PAIRS_MAX * terms_max:
+                raise _TooMany
+            found = [both for one in found for other in terms if (both := one & other) is not None]
             if len(found) > terms_max:
-                needed = len(found)
-                for rest in wider[position + 1 :]:
-                    needed *= len(rest)
-                raise TooManyTerms(needed, terms_max)
+                found = simplified(found, self.space)
+                if len(found) > terms_max:
+                    raise _TooMany
         return found
+
+    def count(self) -> int:
+        return prod(part.count() for part in self.parts)
+
+    def one_attribute(self) -> int | None:
+        return _common([part.one_attribute() for part in self.parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,29 +154,43 @@ class Or(Plan):
     """OR. Parts on one attribute are united before they become terms."""
 
     parts: tuple[Plan, ...]
-    attributes: tuple[Attribute, ...]
+    space: Space
 
     def terms(self, literals: Literals, terms_max: int) -> list[Term]:
         pairs: dict[int, list[tuple[int, int]]] = {}
         found: list[Term] = []
         for part in self.parts:
-            if isinstance(part, Atom):
-                intervals = part.intervals(literals)
-                if intervals is None:
-                    return [Term()]
-                if intervals.ends:
-                    pairs.setdefault(part.index, []).extend(intervals)
-            else:
-                found.extend(part.terms(literals, terms_max))
+            for term in part.terms(literals, terms_max):
+                if len(term.sides) == 1 and not term.balls:
+                    ((index, intervals),) = term.sides
+                    pairs.setdefault(index, []).extend(intervals)
+                elif term.sides or term.balls:
+                    found.append(term)
+                else:
+                    return [term]
+            if len(found) > OR_MAX * terms_max:
+                raise _TooMany
         for index, union in pairs.items():
             intervals = Intervals.of(union)
-            attribute = self.attributes[index]
-            if intervals.low == attribute.low and intervals.high == attribute.last and len(intervals) == 1:
+            attribute = self.space.attributes[index]
+            if len(intervals) == 1 and intervals.low == attribute.low and intervals.high == attribute.last:
                 return [Term()]
             found.append(Term(((index, intervals),)))
-        if len(found) > 4 * terms_max:
-            raise TooManyTerms(len(found), terms_max)
         return found
+
+    def count(self) -> int:
+        single: set[int] = set()
+        total = 0
+        for part in self.parts:
+            index = part.one_attribute()
+            if index is None:
+                total += part.count()
+            else:
+                single.add(index)
+        return total + len(single)
+
+    def one_attribute(self) -> int | None:
+        return _common([part.one_attribute() for part in self.parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +230,8 @@ class Within(Plan):
     def terms(self, literals: Literals, terms_max: int) -> list[Term]:
         numbers = [self._double(operand, literals) for operand in (self.radius, *self.centre)]
         radius, *centre = numbers
-        if radius is not None and radius < 0:
-            raise _BadLiteral(self.radius.slot, f"the radius {radius!r} of `within` is negative")
+        if radius is not None and not radius >= 0:
+            raise _BadLiteral(self.radius.slot, f"the radius {radius!r} of `within` is not 0 or more")
         doubles = [number for number in centre if number is not None]
         if radius is None or len(doubles) < len(centre):
             return []
@@ -192,25 +241,14 @@ class Within(Plan):
             if attribute.nullable:
                 sides[index] = Intervals.between(attribute.first, attribute.last)
         ball = Ball(self.indices, tuple(doubles), radius)
-        return [Term(tuple(sorted(sides.items(), key=_index)), (ball,))]
+        return [Term.of(sides, (ball,))]
 
     def _double(self, operand: Operand, literals: Literals) -> float | None:
         literal = operand.of(literals)
-        if literal.kind == "n":
-            return None
         try:
-            if literal.kind == "s":
-                return double_of_text(literal.value)
-            if literal.kind not in "idf":
-                raise ValueError(f"is {KIND_NAMES[literal.kind]}, not a number")
+            return None if literal.kind == "n" else as_double(literal)
         except ValueError as error:
             raise _BadLiteral(operand.slot, f"a number in `within` {error}") from None
-        value: float = literal.value / 10**literal.scale if literal.kind in "id" else literal.value
-        return value
-
-
-def _index(pair: tuple[int, Intervals]) -> int:
-    return pair[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +282,9 @@ class Atom(Plan):
         if intervals is None:
             return [Term()]
         return [Term(((self.index, intervals),))] if intervals.ends else []
+
+    def one_attribute(self) -> int | None:
+        return self.index
 
     def intervals(self, literals: Literals) -> Intervals | None:
         """The coordinates; None for all of them."""
@@ -486,7 +527,7 @@ def _text_of(literal: Literal, attribute: Attribute) -> str:
 
 
 def _refusal(attribute: Attribute, literal: Literal, error: ValueError) -> str:
-    return f"attribute {attribute.name!r}: {shown(literal.value)} {error}"
+    return f"attribute {attribute.name!r}: {literal_text(literal)} {error}"
 
 
 # --- From sqlglot's tree to a plan -----------------------------------------------------------------------------------
@@ -508,7 +549,7 @@ def _planned(clause: str, shape: str, space: Space) -> Plan:
     except (errors.SqlglotError, RecursionError) as error:
         raise ClauseError(f"the clause cannot be parsed: {type(error).__name__}") from None
     try:
-        return _Planner(clause, clean, space).plan(tree, True)
+        return _Planner(clause, shape, clean, space).plan(tree, True)
     except RecursionError:
         raise ClauseError("the clause is nested too deep for what is left of the stack", hint="simplify it") from None
 
@@ -525,10 +566,11 @@ def _parse_offset(clean: Sanitised, details: dict[str, Any], clause: str) -> int
 class _Planner:
     """Walks sqlglot's tree. What it does not know it refuses, by name and place."""
 
-    def __init__(self, clause: str, clean: Sanitised, space: Space) -> None:
+    def __init__(self, clause: str, shape: str, clean: Sanitised, space: Space) -> None:
         from sqlglot import exp
 
         self.clause = clause
+        self.kinds = [kind[0] for kind in shape.split(MARK)[1:]]  # of the literals
         self.clean = clean
         self.space = space
         self.exp = exp
@@ -548,19 +590,22 @@ class _Planner:
         while isinstance(node, exp.Paren | exp.Not):
             positive ^= isinstance(node, exp.Not)
             node = node.this
+        positive ^= bool(node.args.get("negate"))
+        if not isinstance(node, exp.Func):
+            self.only(node, "this", "expression", "expressions", "low", "high", "negate")
         if isinstance(node, exp.And | exp.Or):
             parts = tuple(self.plan(part, positive) for part in _flattened(node))
-            return And(parts) if isinstance(node, exp.And) == positive else Or(parts, self.space.attributes)
+            kind = And if isinstance(node, exp.And) == positive else Or
+            return kind(parts, self.space)
         operator = self.comparisons.get(type(node))
         if operator is not None:
             return self.comparison(node, operator, positive)
         if isinstance(node, exp.Between):
-            self.only(node, "this", "low", "high")
             parts = (
                 self.compared(node, node.this, ">=", node.args["low"], positive),
                 self.compared(node, node.this, "<=", node.args["high"], positive),
             )
-            return And(parts) if positive else Or(parts, self.space.attributes)
+            return And(parts, self.space) if positive else Or(parts, self.space)
         if isinstance(node, exp.In):
             return self.listed(node, positive)
         if isinstance(node, exp.Like | exp.Escape):
@@ -602,6 +647,11 @@ class _Planner:
             raise self.unsupported(right)
         if isinstance(left, exp.Column):
             index, attribute = self.attribute(left)
+            if operand.fixed is not None and operand.fixed.kind == "b" and not isinstance(attribute.axis, BoolAxis):
+                place = self.word_after(left, "TRUE" if operand.fixed.value else "FALSE")
+                kind = coercion.article(attribute.axis.sql.partition("(")[0])
+                rule = f"attribute {attribute.name!r}: a bool cannot be compared with {kind} attribute"
+                raise at(self.clause, place, rule)
             return Comparison(index, attribute, positive, operator, operand)
         constant = self.operand(left)
         if constant is None:
@@ -609,7 +659,6 @@ class _Planner:
         return ConstantComparison(constant, operator, operand, positive)
 
     def listed(self, node: exp.Expr, positive: bool) -> Plan:
-        self.only(node, "this", "expressions")
         left = _bare(node.this, self.exp)
         members = node.args.get("expressions") or []
         if not isinstance(left, self.exp.Column):
@@ -617,8 +666,9 @@ class _Planner:
         index, attribute = self.attribute(left)
         operand = self.operand(members[0]) if len(members) == 1 else None
         # A list of literals is one literal by now (lexer.py); what is left is a list with something else in it.
-        if operand is None or operand.fixed is not None or self.clean.text.find(f"IN ('{operand.slot}')") < 0:
-            raise self.refused(node, "an IN list holds literals only")
+        if operand is None or operand.fixed is not None or self.kinds[operand.slot] != "l":
+            wrong = next((member for member in members if self.operand(member) is None), node)
+            raise self.refused(wrong, "an IN list holds literals only")
         return Listed(index, attribute, positive, operand.slot)
 
     def like(self, node: exp.Expr, positive: bool) -> Plan:
@@ -628,6 +678,8 @@ class _Planner:
             if escape is None or not isinstance(node.this, self.exp.Like):
                 raise self.unsupported(node.this)
             node = node.this
+            self.only(node, "this", "expression", "negate")
+            positive ^= bool(node.args.get("negate"))
         left = _bare(node.this, self.exp)
         pattern = self.operand(node.expression)
         if not isinstance(left, self.exp.Column) or pattern is None:
@@ -696,7 +748,7 @@ class _Planner:
         index = self.space.index(name)
         if index is None:
             names = [attribute.name for attribute in self.space.attributes]
-            close = difflib.get_close_matches(name.lower(), [each.lower() for each in names], 1)
+            close = difflib.get_close_matches(name.lower()[:80], [each.lower() for each in names[:200]], 1)
             hint = f"did you mean {close[0]!r}?" if close else f"attributes are: {', '.join(names[:12])}"
             raise self.refused(node, f"no attribute {shown(name)}", hint)
         return index, self.space.attributes[index]
@@ -721,8 +773,17 @@ class _Planner:
             return self.refused(node, "a condition does not belong here", "compare attributes with literals")
         return self.refused(node, f"{type(node).__name__} is not supported")
 
+    def start(self, node: exp.Expr) -> int:
+        """Where a node begins in the rewritten text: sqlglot knows the places of names and literals."""
+        return min((each.meta["start"] for each in node.walk() if "start" in each.meta), default=0)
+
+    def word_after(self, node: exp.Expr, word: str) -> int:
+        """The place of a keyword after a node, which sqlglot does not know."""
+        found = re.compile(rf"\b{word}\b").search(self.clean.text, self.start(node))
+        return self.clean.offset(found.start() if found else self.start(node))
+
     def refused(self, node: exp.Expr, rule: str, hint: str = "") -> ClauseError:
-        start = next((each.meta["start"] for each in node.walk() if "start" in each.meta), 0)
+        start = self.start(node)
         return at(self.clause, self.clean.offset(start), rule, hint)
 
 

@@ -1,0 +1,702 @@
+"""Our exact engine: branch and bound over the boxes that touch the region, with proofs and a budget.
+
+The idea: a box is covered if one member holds it, or if every piece that is left when one member is subtracted from
+it is covered. It is not covered if a corner lies in no member, or if what the members hold of it adds up to less than
+the whole. Most questions end at one of the last three; the rest branch a few times.
+
+    1. the corner least likely covered: in no member?          Uncovered, the corner is the witness
+    2. of the members that hold the corner, one holds all?     Covered by that one
+    3. members that meet the box: do their shares sum to < 1?  Uncovered; a witness exists (see `find_witness`)
+    4. subtract the member with the largest share, those that leave one piece only first; go on with each piece
+
+         +------+-----+      The pieces of a box around a member, at most 2d:
+         |      above |      first what is below and above it in attribute 0, then between those
+         |  +-----+   |      in attribute 1, and so on. Pieces are disjoint, and each is
+         |  | mem |   |      asked on its own, depth first, with the members that meet it.
+         +--+-----+---+
+
+From no paper: negative-space keeps the uncovered part of the space as rectangles, which grow as (2n+1)^d; here
+nothing is kept but the boxes themselves, and the certificate is the members used on the way.
+
+Errs: never, but Unproven past its budget of nodes or box tests (the problem is co-NP-complete). Cost: 2d/64 words per
+member for steps 1 to 3, then members that meet the box per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from math import prod
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from thatch.boxes import Ints, subtract
+from thatch.cover.engine import Boxes, CoverEngine, as_regions
+from thatch.cover.index import CUTS, BoxIndex, Rows, insert_box, lowest_bit, meeting
+from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, inner_boxes, outer
+from thatch.errors import CallerError, TooManyBoxes
+from thatch.jit import inlined, kernel
+from thatch.region import Region, Term, hulls
+from thatch.space import Space
+
+NODES_MAX = 1_024
+TESTS_MAX = 300_000
+PLAIN_MAX = 6  # up to this many attributes a loop over all beats a loop over a mask
+UNCOVERED, COVERED, SPENT = 0, 1, 2
+_ONE = np.uint64(1)
+_MARGIN = 2.0**-51
+
+
+class Scratch(NamedTuple):
+    """What the search writes to: allocated once, so that a check allocates nothing."""
+
+    words: Any  # uint64: bits of candidates
+    ranks: Ints  # [4, d]: rows to be asked about the box, and about its corner
+    lists: Any  # int32: candidate slots of the boxes on the stack, one list after another
+    stack_low: Ints  # [depth, d]: boxes still to be covered
+    stack_high: Ints
+    stack_list: Ints  # [depth, 2]: where the candidates of each begin and end
+    low: Ints  # [d]: the box at hand; after UNCOVERED, one that holds a witness
+    high: Ints
+    widths: Any  # float64 [d]: of the box at hand
+    masks: Any  # uint64 [slots]: the attributes at which the first box protrudes beyond a candidate
+    names: Ints  # owners of the boxes used, with repetitions
+    state: Ints  # [3]: number of names; nodes; box tests
+
+
+@inlined
+def width(low: int, high: int) -> float:
+    """The number of coordinates in low..high. The difference wraps above 2^63: then it is negative and 2^64 short.
+
+    A signed conversion and a branch that is never taken twice are faster than one from unsigned."""
+    difference = high - low
+    count = np.float64(difference) + 1.0
+    if difference < 0:
+        count += 18446744073709551616.0
+    return count
+
+
+@inlined
+def push(scratch: Scratch, top: int, start: int, stop: int) -> None:
+    """Put the box at hand on the stack, with the place of its candidates."""
+    for axis in range(len(scratch.low)):
+        scratch.stack_low[top, axis] = scratch.low[axis]
+        scratch.stack_high[top, axis] = scratch.high[axis]
+    scratch.stack_list[top, 0] = start
+    scratch.stack_list[top, 1] = stop
+
+
+@inlined
+def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, nodes_max: int, tests_max: int) -> int:
+    """Is one box of an array covered? COVERED, UNCOVERED or SPENT; names are added to, never reset."""
+    d = lows.shape[1]
+    low, high = lows[box], highs[box]
+    now_low, now_high, state = scratch.low, scratch.high, scratch.state
+    if rows.used[1] == 0:
+        for axis in range(d):
+            now_low[axis], now_high[axis] = low[axis], high[axis]
+        return UNCOVERED
+    # 1. The corner: at each attribute the end that fewer boxes hold. A box that does not begin after a value and does
+    # not end before it holds it, and none does both, so the two counts sum to all plus those that hold it.
+    ranks, cuts, edges, edge_ranks = scratch.ranks, rows.cuts, rows.edges, rows.edge_ranks
+    for axis in range(d):
+        least, most = low[axis], high[axis]
+        if least == edges[0, axis] and most == edges[1, axis]:
+            low_below, low_upto = edge_ranks[0, axis], edge_ranks[1, axis]
+            high_below, high_upto = edge_ranks[2, axis], edge_ranks[3, axis]
+        else:
+            low_below = low_upto = high_below = high_upto = 0
+            for cut in range(CUTS):  # `cuts_below` and `cuts_upto` of both ends in one go
+                low_below += cuts[axis, cut] < least
+                low_upto += cuts[axis, cut] <= least
+                high_below += cuts[axis, cut] < most
+                high_upto += cuts[axis, cut] <= most
+        ranks[0, axis], ranks[1, axis] = high_below, low_upto  # of those that meet the box
+        at_low = rows.below_count[axis, low_below] + rows.above_count[axis, low_upto]
+        at_high = rows.below_count[axis, high_below] + rows.above_count[axis, high_upto]
+        if at_low <= at_high:
+            now_low[axis], ranks[2, axis], ranks[3, axis] = low[axis], low_below, low_upto
+        else:
+            now_low[axis], ranks[2, axis], ranks[3, axis] = high[axis], high_below, high_upto
+    # 2. Whoever covers the box holds the corner.
+    held = False
+    for word in range(meeting(rows, ranks[2], ranks[3], scratch.words)):
+        bits = scratch.words[word]
+        while bits != 0:
+            slot = (word << 6) + lowest_bit(bits)
+            bits &= bits - _ONE
+            holds = covers = True
+            for axis in range(d):
+                if rows.low[slot, axis] > now_low[axis] or rows.high[slot, axis] < now_low[axis]:
+                    holds = covers = False
+                    break
+                if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
+                    covers = False
+            if covers:
+                scratch.names[state[0]] = rows.owner[slot]
+                state[0] += 1
+                return COVERED
+            held |= holds
+    if not held:
+        for axis in range(d):
+            now_high[axis] = now_low[axis]
+        return UNCOVERED
+    # With many attributes, of which boxes constrain few, a mask tells at which ones the box protrudes beyond a member:
+    # at the others the member holds all of every piece, and is not looked at again.
+    # 3 and 4. Depth first over pieces. The list of a piece is filtered from its parent's when its turn comes; it is
+    # written behind the parent's, which the piece's siblings still need.
+    found, masked, widths = 0, PLAIN_MAX < d <= 64, scratch.widths
+    for word in range(meeting(rows, ranks[0], ranks[1], scratch.words)):
+        bits = scratch.words[word]
+        while bits != 0:
+            slot = (word << 6) + lowest_bit(bits)
+            bits &= bits - _ONE
+            if masked:
+                mask = np.uint64(0)
+                for axis in range(d):
+                    if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
+                        mask |= _ONE << np.uint64(axis)
+                scratch.masks[slot] = mask
+            scratch.lists[found] = slot
+            found += 1
+    for axis in range(d):
+        now_low[axis], now_high[axis] = low[axis], high[axis]
+    push(scratch, 0, 0, found)
+    top = 1
+    room, depth = len(scratch.lists), len(scratch.stack_list) - 2 * d
+    while top > 0:
+        top -= 1
+        for axis in range(d):
+            now_low[axis], now_high[axis] = scratch.stack_low[top, axis], scratch.stack_high[top, axis]
+        start, stop = scratch.stack_list[top, 0], scratch.stack_list[top, 1]
+        state[1] += 1
+        state[2] += stop - start
+        if state[1] > nodes_max or state[2] > tests_max or 2 * stop - start > room or top > depth:
+            return SPENT
+        unit = 1.0
+        for axis in range(d):
+            widths[axis] = width(now_low[axis], now_high[axis])
+            unit /= widths[axis]
+        end, share_sum, best, best_share, whole = stop, 0.0, -1, -1.0, -1
+        for position in range(start, stop):
+            slot = scratch.lists[position]
+            faces = 0
+            if masked:
+                share, mask = 1.0, scratch.masks[slot]
+                while mask != 0:
+                    axis = lowest_bit(mask)
+                    mask &= mask - _ONE
+                    least, most, before = rows.low[slot, axis], rows.high[slot, axis], faces
+                    if least > now_low[axis]:
+                        faces += 1
+                    else:
+                        least = now_low[axis]
+                    if most < now_high[axis]:
+                        faces += 1
+                    else:
+                        most = now_high[axis]
+                    if least > most:
+                        share = -1.0
+                        break
+                    if faces > before:
+                        share *= width(least, most) / widths[axis]
+            else:
+                share = unit
+                for axis in range(d):
+                    least, most = rows.low[slot, axis], rows.high[slot, axis]
+                    if least > now_low[axis]:
+                        faces += 1
+                    else:
+                        least = now_low[axis]
+                    if most < now_high[axis]:
+                        faces += 1
+                    else:
+                        most = now_high[axis]
+                    if least > most:
+                        share = -1.0
+                        break
+                    share *= width(least, most)
+            if share < 0.0:
+                continue
+            if faces == 0:
+                whole = slot
+                break
+            share_sum += share
+            if faces == 1:
+                share += 1.0  # leaves one piece: no branching
+            if share > best_share:
+                best, best_share = slot, share
+            scratch.lists[end] = slot
+            end += 1
+        if whole >= 0:
+            scratch.names[state[0]] = rows.owner[whole]
+            state[0] += 1
+            continue
+        # A share is a product of at most 2d + 1 numbers and quotients of at most two roundings each, the sum has one
+        # more for each member: less than 5d + n + 4 roundings of one part in 2^53 in all, so the true sum is below 1.
+        if share_sum < 1.0 - (5 * d + (end - stop) + 4) * _MARGIN:
+            return UNCOVERED
+        scratch.names[state[0]] = rows.owner[best]
+        state[0] += 1
+        for axis in range(d):
+            if rows.low[best, axis] > now_low[axis]:
+                push(scratch, top, stop, end)
+                scratch.stack_high[top, axis] = rows.low[best, axis] - 1
+                top += 1
+                now_low[axis] = rows.low[best, axis]
+            if rows.high[best, axis] < now_high[axis]:
+                push(scratch, top, stop, end)
+                scratch.stack_low[top, axis] = rows.high[best, axis] + 1
+                top += 1
+                now_high[axis] = rows.high[best, axis]
+    return COVERED
+
+
+@inlined
+def cover_union(
+    rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: Scratch, nodes_max: int, tests_max: int
+) -> int:
+    """Are the boxes first to last, without last, covered? SPENT only if none is surely not. Names each owner once."""
+    scratch.state[:] = 0
+    code = COVERED
+    for box in range(first, last):
+        scratch.state[1] = scratch.state[2] = 0
+        if scratch.state[0] > len(scratch.names) - nodes_max - 2:
+            return SPENT
+        each = cover_box(rows, low, high, box, scratch, nodes_max, tests_max)
+        if each == UNCOVERED:
+            return UNCOVERED
+        code = max(code, each)
+        kept = 0
+        for position in range(scratch.state[0]):
+            name, known = scratch.names[position], False
+            for earlier in range(kept):
+                if scratch.names[earlier] == name:
+                    known = True
+                    break
+            if not known:
+                scratch.names[kept] = name
+                kept += 1
+        scratch.state[0] = kept
+    return code
+
+
+@kernel
+def cover_boxes(rows: Rows, low: Ints, high: Ints, scratch: Scratch, nodes_max: int, tests_max: int) -> int:
+    """Is the union of these boxes covered?"""
+    return cover_union(rows, low, high, 0, len(low), scratch, nodes_max, tests_max)
+
+
+@kernel
+def cover_and_add(
+    rows: Rows,
+    low: Ints,
+    high: Ints,
+    starts: Ints,
+    owner: int,
+    scratch: Scratch,
+    nodes_max: int,
+    tests_max: int,
+    codes: Ints,
+    witness_low: Ints,
+    witness_high: Ints,
+) -> tuple[Ints, Ints]:
+    """For each region in turn, its boxes starts[i]..starts[i+1]: decide, and insert it unless it is covered.
+
+    Owners are numbered upward from `owner`. Certificates come back as names with the place where each region's begin.
+    """
+    n = len(starts) - 1
+    names, begins = np.empty(max(64, n), np.int64), np.zeros(n + 1, np.int64)
+    for region in range(n):
+        first, last = starts[region], starts[region + 1]
+        code = cover_union(rows, low, high, first, last, scratch, nodes_max, tests_max)
+        codes[region] = code
+        begins[region + 1] = begins[region]
+        if code == COVERED:
+            count = scratch.state[0]
+            while begins[region] + count > len(names):
+                names = np.concatenate((names, names))
+            names[begins[region] : begins[region] + count] = scratch.names[:count]
+            begins[region + 1] += count
+            continue
+        if code == UNCOVERED:
+            for axis in range(low.shape[1]):
+                witness_low[region, axis] = scratch.low[axis]
+                witness_high[region, axis] = scratch.high[axis]
+        for box in range(first, last):
+            insert_box(rows, rows.used[0], low, high, box, owner + region)
+    return names[: begins[n]].copy(), begins
+
+
+class ExactEngine(CoverEngine):
+    name = "exact"
+    covers_by = "union"
+    may_err = "unproven"
+
+    def __init__(self, space: Space, nodes_max: int = NODES_MAX, tests_max: int = TESTS_MAX) -> None:
+        super().__init__(space)
+        self.nodes_max = nodes_max
+        self.tests_max = tests_max
+        self.index = BoxIndex(space.low[0], space.high[0])
+        self._slots: dict[Any, tuple[int, ...]] = {}
+        self._ids: dict[int, Any] = {}
+        self._number = 0  # of the next member: numbers rise and are never used again
+        self._departures = 0
+        self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to cross out
+        self._numbering = space.numbering
+        self._regions: dict[Any, Region] = {}  # kept only if there are strings, whose labels may be numbered anew
+        self._scratch = self._new_scratch()
+
+    def _new_scratch(self) -> Scratch:
+        d, depth = len(self.space), 2048 + 4 * len(self.space)
+        slots = len(self.index.rows.owner)
+        return Scratch(
+            np.zeros(self.index.rows.below.shape[2], np.uint64),
+            np.zeros((4, d), np.int64),
+            np.zeros(max(65_536, 4 * slots), np.int32),
+            np.zeros((depth, d), np.int64),
+            np.zeros((depth, d), np.int64),
+            np.zeros((depth, 2), np.int64),
+            np.zeros(d, np.int64),
+            np.zeros(d, np.int64),
+            np.zeros(d, np.float64),
+            np.zeros(slots, np.uint64),
+            np.zeros(4 * (self.nodes_max + 2), np.int64),
+            np.zeros(3, np.int64),
+        )
+
+    def _reserve(self, more: int, low: Ints | None = None, high: Ints | None = None) -> None:
+        before = self.index.rows
+        self.index.reserve(more, low, high)
+        if self.index.rows is not before:
+            self._scratch = self._new_scratch()
+
+    def _align(self) -> None:
+        """Rebuild if a string attribute was renumbered: labels in the index would mean nothing."""
+        if self._numbering is self.space.numbering:
+            return
+        self._numbering = self.space.numbering
+        regions = self._regions
+        self.index = BoxIndex(self.space.low[0], self.space.high[0])
+        self._slots, self._ids, self._vague, self._regions = {}, {}, {}, {}
+        self._scratch = self._new_scratch()
+        self._departures += 1
+        for id, region in regions.items():
+            self.add(id, region)
+
+    def _remember(self, ids: Iterable[Any], regions: Iterable[Region]) -> None:
+        if self._numbering:
+            self._regions.update(zip(ids, regions, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Of the index and the scratch space, without ids."""
+        return self.index.nbytes + sum(array.nbytes for array in self._scratch)
+
+    def add(self, id: Any, region: Region) -> None:
+        if id in self._slots:
+            raise CallerError(f"{id!r} is a member already")
+        low, high = self._inner(id, region)
+        self._align()
+        self._remember([id], [region])
+        self._reserve(len(low))
+        self._slots[id] = tuple(self.index.insert(low, high, self._number))
+        self._ids[self._number] = id
+        self._number += 1
+
+    def _inner(self, id: Any, region: Region) -> Boxes:
+        """The boxes that a member surely contains; remembers it whole if they are not all of it."""
+        low, high, whole = _boxes(region, self.space)
+        if not whole:
+            self._vague[id] = region
+        return low, high
+
+    def discard(self, id: Any) -> None:
+        slots = self._slots.pop(id, None)
+        if slots is None:
+            return
+        self._departures += 1
+        self._vague.pop(id, None)
+        self._regions.pop(id, None)
+        for slot in slots:
+            self._ids.pop(int(self.index.rows.owner[slot]), None)
+            self.index.remove(slot)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._slots
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._slots)
+
+    def check(self, region: Region) -> Verdict:
+        terms = region.terms if region.space is self.space else region.terms_in(self.space)
+        if not terms:
+            return Covered(())
+        self._align()
+        scratch = self._scratch
+        try:
+            low, high = _plain_box(terms, self.space) or _outer_boxes(terms, self.space)
+        except TooManyBoxes as error:
+            return self._by_one(terms) or Unproven(str(error))
+        code = cover_boxes(self.index.rows, low, high, scratch, self.nodes_max, self.tests_max)
+        if code == COVERED:
+            return Covered(tuple(self._ids[name] for name in scratch.names[: scratch.state[0]].tolist()))
+        if self._vague or any(term.balls for term in terms):
+            return self._by_one(terms) or self._with_balls(terms, scratch if code == UNCOVERED else None)
+        if code == UNCOVERED:
+            return self._uncovered(scratch.low, scratch.high, self._number)
+        return Unproven(f"the budget of {self.nodes_max:,} nodes and {self.tests_max:,} box tests is used up")
+
+    def _by_one(self, terms: Sequence[Term]) -> Covered | None:
+        """Each term inside one term of one member with balls or large sets."""
+        names = []
+        for term in terms:
+            for id, member in self._vague.items():
+                if any(term.is_inside(other) for other in member.terms_in(self.space)):
+                    names.append(id)
+                    break
+            else:
+                try:
+                    low, high = outer(term, self.space)
+                except TooManyBoxes:
+                    return None
+                code = cover_boxes(self.index.rows, low, high, self._scratch, self.nodes_max, self.tests_max)
+                if code != COVERED:
+                    return None
+                count = self._scratch.state[0]
+                names += [self._ids[name] for name in self._scratch.names[:count].tolist()]
+        return Covered(tuple(dict.fromkeys(names)))
+
+    def _with_balls(self, terms: Sequence[Term], scratch: Scratch | None) -> Verdict:
+        """The boxes say no, but they bound balls: look whether the point is a witness all the same."""
+        if scratch is not None:
+            low, high = scratch.low.copy(), scratch.high.copy()
+            for point in (low.tolist(), high.tolist(), self._uncovered(low, high, self._number).witness):
+                in_region = any(term.contains(point, self.space) for term in terms)
+                held = self._holds(point) or any(each.contains_point(point) for each in self._vague.values())
+                if in_region and not held:
+                    return Uncovered(point)
+        return Unproven("balls are only bounded by boxes here, and the bounds decide nothing")
+
+    def _holds(self, point: Sequence[int]) -> bool:
+        at = np.array(point, np.int64)
+        rows = self.index.rows
+        return any(
+            (rows.low[slot] <= at).all() and (at <= rows.high[slot]).all() for slot in self.index.meeting(at, at)
+        )
+
+    def _uncovered(self, low: Ints, high: Ints, number: int) -> Uncovered:
+        if (low == high).all():
+            return Uncovered(low.tolist())
+        low, high, departures = low.copy(), high.copy(), self._departures
+
+        def complete() -> list[int]:
+            if self._departures != departures:
+                raise CallerError("members have left since this verdict was given: check again for a witness")
+            rows = self.index.rows
+            slots = [slot for slot in self.index.meeting(low, high) if rows.owner[slot] < number]
+            walls = [(rows.low[slot].tolist(), rows.high[slot].tolist()) for slot in slots]
+            return find_witness(low.tolist(), high.tolist(), walls)
+
+        return Uncovered(complete=complete)
+
+    def members_within(self, region: Region) -> list[Any]:
+        candidates: dict[Any, None] = {}
+        terms = region.terms_in(self.space)
+        self._align()
+        for term in terms:
+            low, high = outer(term, self.space)
+            for box in range(len(low)):
+                owners = self.index.rows.owner[self.index.meeting(low[box], high[box])]
+                candidates.update(dict.fromkeys(self._ids[number] for number in sorted(set(owners.tolist()))))
+        plain = len(terms) == 1 and not terms[0].balls and terms[0].box_count() == 1
+        found = []
+        for id in candidates:
+            if id in self._vague:
+                inside = all(any(mine.is_inside(t) for t in terms) for mine in self._vague[id].terms_in(self.space))
+            elif plain:
+                slots = list(self._slots[id])
+                rows = self.index.rows
+                inside = bool((rows.low[slots] >= low[0]).all() and (rows.high[slots] <= high[0]).all())
+            else:
+                inside = self._within_union(id, terms)
+            if inside:
+                found.append(id)
+        order = {id: position for position, id in enumerate(self._slots)}
+        return sorted(found, key=order.__getitem__) if len(found) > 1 else found
+
+    def _within_union(self, id: Any, terms: Sequence[Term]) -> bool:
+        """Whether a member of plain boxes lies in a union of terms, by the same search over the terms' boxes."""
+        rows, slots = self.index.rows, list(self._slots[id])
+        inner = [box for term in terms for box in inner_boxes(term, None, self.space)]
+        if not inner:
+            return False
+        done, left, _ = subtract(rows.low[slots], rows.high[slots], *hulls(inner, self.space), 4096)
+        return done and len(left) == 0
+
+    def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> Sequence[Verdict]:  # type: ignore[override]
+        """In one call of the kernel, where every region is a union of plain boxes."""
+        if isinstance(regions, tuple) and not self._numbering and (regions[0] <= regions[1]).all():
+            low, high = (np.ascontiguousarray(side, np.int64) for side in regions)
+            starts = np.arange(len(ids) + 1, dtype=np.int64)
+        else:
+            regions = list(as_regions(regions, self.space))
+            flat = [_boxes(region, self.space) for region in regions]
+            self._align()
+            if self._vague or not flat or not all(whole and len(low) for low, _, whole in flat):
+                return super().add_many(ids, regions)
+            starts = np.cumsum([0] + [len(each) for each, _, _ in flat])
+            low = np.concatenate([each for each, _, _ in flat])
+            high = np.concatenate([each for _, each, _ in flat])
+        if self._vague:
+            return super().add_many(ids, regions)
+        self._refuse_known(ids)
+        verdicts = self._add_boxes(ids, low, high, starts)
+        if not isinstance(regions, tuple):
+            added = verdicts.codes != COVERED
+            self._remember(compress(ids, added), compress(regions, added))
+        return verdicts
+
+    def _refuse_known(self, ids: Sequence[Any]) -> None:
+        new = set(ids)
+        if len(new) < len(ids) or not new.isdisjoint(self._slots):
+            known = next(id for id in ids if id in self._slots or list(ids).count(id) > 1)
+            raise CallerError(f"{known!r} is a member already")
+
+    def _add_boxes(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
+        n = len(ids)
+        self._reserve(len(low), low, high)
+        first_slot = int(self.index.rows.used[0])
+        codes = np.zeros(n, np.int64)
+        witness_low, witness_high = np.zeros((n, len(self.space)), np.int64), np.zeros((n, len(self.space)), np.int64)
+        names, begins = cover_and_add(
+            self.index.rows, low, high, starts, self._number, self._scratch, self.nodes_max, self.tests_max,
+            codes, witness_low, witness_high,
+        )  # fmt: skip
+        added = codes != COVERED
+        slots = first_slot + np.concatenate(([0], np.cumsum(np.where(added, np.diff(starts), 0))))
+        numbers = self._number + np.flatnonzero(added)
+        self._ids.update(zip(numbers.tolist(), compress(ids, added), strict=True))
+        pairs = zip(slots[:-1][added].tolist(), slots[1:][added].tolist(), strict=True)
+        self._slots.update(zip(compress(ids, added), (tuple(range(a, b)) for a, b in pairs), strict=True))
+        first_number, self._number = self._number, self._number + n
+        return Verdicts(self, first_number, codes, names, begins, witness_low, witness_high)
+
+    def check_invariants(self) -> None:
+        self.index.check_invariants()
+        slots = [slot for each in self._slots.values() for slot in each]
+        assert sorted(slots) == self.index.taken()
+        assert not self._numbering or self._regions.keys() == self._slots.keys()
+        for id, each in self._slots.items():
+            assert all(self._ids[int(self.index.rows.owner[slot])] == id for slot in each)
+        assert self._vague.keys() <= self._slots.keys()
+
+
+class Verdicts(Sequence[Verdict]):
+    """The verdicts of `add_many`, made into objects when they are looked at: most never are."""
+
+    def __init__(
+        self, engine: ExactEngine, number: int, codes: Ints, names: Ints, begins: Ints, low: Ints, high: Ints
+    ) -> None:
+        self._engine, self._number = engine, number
+        self.codes, self._names, self._begins, self._low, self._high = codes, names, begins, low, high
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, position: int) -> Verdict: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[Verdict]: ...
+    def __getitem__(self, position: int | slice) -> Verdict | list[Verdict]:
+        if isinstance(position, slice):
+            return [self[each] for each in range(*position.indices(len(self)))]
+        position = range(len(self))[position]
+        code, engine = self.codes[position], self._engine
+        if code == COVERED:
+            names = self._names[self._begins[position] : self._begins[position + 1]]
+            return Covered(tuple(engine._ids[name] for name in names.tolist()))
+        if code == UNCOVERED:
+            return engine._uncovered(self._low[position], self._high[position], self._number + position)
+        return Unproven(f"the budget of {engine.nodes_max:,} nodes and {engine.tests_max:,} box tests is used up")
+
+
+def _plain_box(terms: Sequence[Term], space: Space) -> Boxes | None:
+    """One term of plain sides, the usual case, without going through lists of terms."""
+    if len(terms) > 1 or terms[0].balls:
+        return None
+    low, high = space.low.copy(), space.high.copy()
+    for index, intervals in terms[0].sides:
+        ends = intervals.ends
+        if len(ends) > 2:
+            return None
+        low[0, index], high[0, index] = ends
+    return low, high
+
+
+def _outer_boxes(terms: Sequence[Term], space: Space) -> Boxes:
+    needed = sum(term.box_count() for term in terms)
+    if needed > NODES_MAX:
+        raise TooManyBoxes(needed, NODES_MAX)
+    each = [outer(term, space) for term in terms]
+    return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
+
+
+def _boxes(region: Region, space: Space) -> tuple[Ints, Ints, bool]:
+    """The boxes that a region surely contains, and whether they are all of it."""
+    terms = region.terms if region.space is space else region.terms_in(space)
+    plain = _plain_box(terms, space) if terms else None
+    if plain is not None:
+        return (*plain, True)
+    small = [term for term in terms if term.box_count() <= NODES_MAX]
+    inner = [box for term in small for box in inner_boxes(term, None, space)]
+    whole = len(small) == len(terms) and not any(term.balls for term in terms)
+    return (*hulls(inner, space), whole)
+
+
+def find_witness(low: list[int], high: list[int], walls: list[tuple[list[int], list[int]]]) -> list[int]:
+    """A point of a box that is in no wall, where the walls' parts of the box sum to less than the box. Exact integers.
+
+    Cut the box around the largest wall. The wall's own share is gone from the volume and from the sum alike, and what
+    else lay inside it is gone from the sum only, so some piece is left with a sum below its volume: go there. Each
+    step loses a wall, so it ends, after at most n steps of n walls each.
+    """
+    while True:
+        clipped = [wall for wall in (_clip(low, high, *wall) for wall in walls) if wall is not None]
+        if not clipped:
+            return low
+        wall_low, wall_high = max(clipped, key=lambda wall: _volume(*wall))
+        walls = clipped
+        now_low, now_high = list(low), list(high)
+        best: tuple[int, list[int], list[int]] | None = None
+        for axis in range(len(low)):
+            for side_low, side_high in (
+                (now_low[axis], wall_low[axis] - 1),
+                (wall_high[axis] + 1, now_high[axis]),
+            ):
+                if side_low <= side_high:
+                    piece_low, piece_high = list(now_low), list(now_high)
+                    piece_low[axis], piece_high[axis] = side_low, side_high
+                    held = sum(_volume(*w) for w in (_clip(piece_low, piece_high, *w) for w in walls) if w is not None)
+                    slack = _volume(piece_low, piece_high) - held
+                    if best is None or slack > best[0]:
+                        best = slack, piece_low, piece_high
+            now_low[axis], now_high[axis] = max(now_low[axis], wall_low[axis]), min(now_high[axis], wall_high[axis])
+        assert best is not None and best[0] > 0, "the walls hold as much as the box"
+        _, low, high = best
+
+
+def _clip(
+    low: list[int], high: list[int], wall_low: list[int], wall_high: list[int]
+) -> tuple[list[int], list[int]] | None:
+    least = [max(one, other) for one, other in zip(low, wall_low, strict=True)]
+    most = [min(one, other) for one, other in zip(high, wall_high, strict=True)]
+    return (least, most) if all(a <= b for a, b in zip(least, most, strict=True)) else None
+
+
+def _volume(low: list[int], high: list[int]) -> int:
+    return prod(most - least + 1 for least, most in zip(low, high, strict=True))

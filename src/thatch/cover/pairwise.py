@@ -1,0 +1,301 @@
+r"""Covering by one: the rule of Siena, PADRES and REBECA, in three forms.
+
+The idea: a region is covered if a single member contains it. `linear` scans all members, `indexed` asks the bitset
+index for members that begin before the region and end behind it, `poset` keeps the members in Siena's partial order
+(congestion's traditional relation graph) and walks down from the roots: what no parent holds, no child holds.
+
+    poset:      [0,100]          A question starts at the roots and goes below a node only if it lies inside it;
+               /       \         the last node that holds it covers it. An insertion also looks for the nodes
+          [0,60]     [40,100]    that the new one holds, and takes its place between the two.
+               \      /
+               [45,55]
+
+Errs: unproven only. It has no witness to show, except where no member meets the region at all: what no one covers,
+several may cover together. Cost per check: linear O(n d), indexed O(n d / 64) words, poset the nodes it visits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from thatch.boxes import Ints
+from thatch.cover.engine import Boxes, CoverEngine
+from thatch.cover.index import BoxIndex
+from thatch.cover.verdict import Covered, Unproven, Verdict
+from thatch.errors import CallerError
+from thatch.jit import kernel
+from thatch.region import Region, Term, hulls
+from thatch.space import Space
+
+FORMS = ("linear", "indexed", "poset")
+NOT_ONE = Unproven("no single member covers it")
+
+
+@kernel
+def scan(low: Ints, high: Ints, count: int, inner_low: Ints, inner_high: Ints) -> int:
+    """The first of the boxes that contains a box, or -1."""
+    for box in range(count):
+        covers = True
+        for axis in range(len(inner_low)):
+            if low[box, axis] > inner_low[axis] or high[box, axis] < inner_high[axis]:
+                covers = False
+                break
+        if covers:
+            return box
+    return -1
+
+
+@kernel
+def scan_and_add(low: Ints, high: Ints, kept_low: Ints, kept_high: Ints, covered_by: Ints) -> int:
+    """For each box in turn the first kept one that contains it; a box that none contains is kept. How many are."""
+    count = 0
+    for box in range(len(low)):
+        covered_by[box] = scan(kept_low, kept_high, count, low[box], high[box])
+        if covered_by[box] < 0:
+            for axis in range(low.shape[1]):
+                kept_low[count, axis], kept_high[count, axis] = low[box, axis], high[box, axis]
+            count += 1
+    return count
+
+
+def contains(outer_terms: Sequence[Term], inner_terms: Sequence[Term]) -> bool:
+    """Whether each term of one region lies in one term of the other: enough, not necessary."""
+    return all(any(inner.is_inside(each) for each in outer_terms) for inner in inner_terms)
+
+
+class PairwiseEngine(CoverEngine):
+    name = "pairwise"
+    covers_by = "one"
+    may_err = "unproven"
+
+    def __init__(self, space: Space, form: str = "indexed") -> None:
+        super().__init__(space)
+        if form not in FORMS:
+            raise CallerError(f"pairwise has no form {form!r}; there are {', '.join(FORMS)}")
+        self.form = form
+        self._members: dict[Any, Region] = {}
+        stores: dict[str, type[_Linear | _Indexed | _Poset]] = {"linear": _Linear, "indexed": _Indexed, "poset": _Poset}
+        self._store = stores[form](space)
+
+    def add(self, id: Any, region: Region) -> None:
+        if id in self._members:
+            raise CallerError(f"{id!r} is a member already")
+        self._members[id] = region
+        self._store.add(id, region)
+
+    def discard(self, id: Any) -> None:
+        region = self._members.pop(id, None)
+        if region is not None:
+            self._store.discard(id, region)
+
+    def check(self, region: Region) -> Verdict:
+        if region.is_empty:
+            return Covered(())
+        found = self._store.coverer(region)
+        return NOT_ONE if found is None else Covered((found,))
+
+    def members_within(self, region: Region) -> list[Any]:
+        terms = region.terms_in(self.space)
+        return [id for id, member in self._members.items() if contains(terms, member.terms_in(self.space))]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._members
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._members)
+
+    def check_invariants(self) -> None:
+        self._store.check_invariants(self._members)
+
+
+class _Linear:
+    """All members in turn; those of one plain box by a kernel."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.members: dict[Any, Region] = {}
+
+    def add(self, id: Any, region: Region) -> None:
+        self.members[id] = region
+
+    def discard(self, id: Any, region: Region) -> None:
+        del self.members[id]
+
+    def coverer(self, region: Region) -> Any | None:
+        terms = region.terms_in(self.space)
+        for id, member in self.members.items():
+            if contains(member.terms_in(self.space), terms):
+                return id
+        return None
+
+    def check_invariants(self, members: dict[Any, Region]) -> None:
+        assert self.members == members
+
+
+class _Indexed:
+    """The first box of the region is asked of the index; whoever contains it is compared in full."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.index = BoxIndex(space.low[0], space.high[0])
+        self.slots: dict[Any, list[int]] = {}
+        self.ids: dict[int, Any] = {}
+        self.regions: dict[Any, Region] = {}
+        self.number = 0
+        self.numbering = space.numbering
+
+    def align(self) -> None:
+        """Rebuild if a string attribute was renumbered: labels in the index would mean nothing."""
+        if self.numbering is not self.space.numbering:
+            regions = self.regions
+            self.__init__(self.space)  # type: ignore[misc]
+            for id, region in regions.items():
+                self.add(id, region)
+
+    def add(self, id: Any, region: Region) -> None:
+        low, high = _hulls(region, self.space)
+        self.align()
+        self.slots[id] = self.index.insert(low, high, self.number)
+        self.ids[self.number] = id
+        self.regions[id] = region
+        self.number += 1
+
+    def discard(self, id: Any, region: Region) -> None:
+        slots = self.slots.pop(id)
+        del self.regions[id]
+        for slot in slots:
+            self.ids.pop(int(self.index.rows.owner[slot]), None)
+            self.index.remove(slot)
+
+    def coverer(self, region: Region) -> Any | None:
+        terms = region.terms_in(self.space)
+        low, high = _hulls(region, self.space)
+        self.align()
+        rows = self.index.rows
+        candidates = [slot for slot in self.index.around(low[0], high[0]) if rows.owner[slot] in self.ids]
+        for number in sorted({int(rows.owner[slot]) for slot in candidates}):
+            id = self.ids[number]
+            if contains(self.regions[id].terms_in(self.space), terms):
+                return id
+        return None
+
+    def check_invariants(self, members: dict[Any, Region]) -> None:
+        self.index.check_invariants()
+        assert self.regions == members and self.slots.keys() == members.keys()
+
+
+def _hulls(region: Region, space: Space) -> Boxes:
+    """The bounding box of each term, as the index holds members and is asked about regions."""
+    return hulls(region.terms_in(space), space)
+
+
+class _Poset:
+    """Siena's partial order: each node knows its nearest holders (parents) and those it nearest holds (children)."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.regions: dict[Any, Region] = {}
+        self.parents: dict[Any, dict[Any, None]] = {}
+        self.children: dict[Any, dict[Any, None]] = {}
+        self.roots: dict[Any, None] = {}
+
+    def holds(self, one: Any, other: Any) -> bool:
+        return contains(self.regions[one].terms_in(self.space), self.regions[other].terms_in(self.space))
+
+    def lowest_holders(self, terms: Sequence[Term]) -> dict[Any, None]:
+        """The nodes that hold the terms while none of their children does."""
+        found: dict[Any, None] = {}
+        seen: set[Any] = set()
+        waiting = list(reversed(self.roots))
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if not contains(self.regions[node].terms_in(self.space), terms):
+                continue
+            below = [
+                child for child in self.children[node] if contains(self.regions[child].terms_in(self.space), terms)
+            ]
+            if below:
+                waiting += below
+            else:
+                found[node] = None
+        return found
+
+    def coverer(self, region: Region) -> Any | None:
+        return next(iter(self.lowest_holders(region.terms_in(self.space))), None)
+
+    def add(self, id: Any, region: Region) -> None:
+        parents = self.lowest_holders(region.terms_in(self.space))
+        self.regions[id] = region
+        held = self._highest_held(id, parents)
+        for child in held:
+            for parent in [each for each in self.parents[child] if each in parents]:
+                del self.parents[child][parent], self.children[parent][child]
+            self.parents[child][id] = None
+            self.roots.pop(child, None)
+        self.parents[id], self.children[id] = dict(parents), dict(held)
+        for parent in parents:
+            self.children[parent][id] = None
+        if not parents:
+            self.roots[id] = None
+
+    def _highest_held(self, id: Any, parents: dict[Any, None]) -> dict[Any, None]:
+        """The nodes that the new one holds while it holds none of their parents. Equal nodes are parents already."""
+        found: dict[Any, None] = {}
+        seen = set(parents)
+        waiting = list(self.roots) if not parents else [child for parent in parents for child in self.children[parent]]
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if self.holds(id, node):
+                found[node] = None
+            else:
+                waiting += self.children[node]
+        return {node: None for node in found if not any(parent in found for parent in self._ancestors(node))}
+
+    def _ancestors(self, node: Any) -> set[Any]:
+        seen: set[Any] = set()
+        waiting = list(self.parents[node])
+        while waiting:
+            each = waiting.pop()
+            if each not in seen:
+                seen.add(each)
+                waiting += self.parents[each]
+        return seen
+
+    def discard(self, id: Any, region: Region) -> None:
+        parents, children = self.parents.pop(id), self.children.pop(id)
+        for parent in parents:
+            del self.children[parent][id]
+        for child in children:
+            del self.parents[child][id]
+            above = self._ancestors(child)
+            for parent in parents:
+                if parent not in above:
+                    self.parents[child][parent] = None
+                    self.children[parent][child] = None
+            if not self.parents[child]:
+                self.roots[child] = None
+        self.roots.pop(id, None)
+        del self.regions[id]
+
+    def check_invariants(self, members: dict[Any, Region]) -> None:
+        assert self.regions == members
+        for node in self.regions:
+            assert (node in self.roots) == (not self.parents[node])
+            for child in self.children[node]:
+                assert node in self.parents[child] and self.holds(node, child)
+            for parent in self.parents[node]:
+                assert node in self.children[parent]
+            above = self._ancestors(node)
+            for other in self.regions:
+                if other != node and self.holds(other, node) and not self.holds(node, other):
+                    assert other in above, f"{other!r} holds {node!r} and is not above it"

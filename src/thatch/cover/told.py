@@ -1,0 +1,237 @@
+"""What has been told, what is held back, and why: active, passive, and certificates.
+
+A subscription that the active ones cover is passive, and its certificate names the active ones that prove it. The
+subscription table holds one of these, and every link of a broker will.
+
+Certificates make unsubscription cheap: a passive subscription is looked at only when a member of its certificate goes,
+and then only the part that the departed one held is checked again: the rest is still held by the others.
+
+    passive  |--------- s ---------|          certificate {a, b}
+    active   |----- a ------|                 b goes: only s & b is checked, against a and c;
+                      |------ b ------|       covered by c: the certificate is {a, c}
+                      |------ c -------|
+
+Retraction (congestion's *active* covering): a newcomer takes back those it covers, one at a time, each certified
+against the told set without it; all at once could be circular. Certificates that name one taken back get its own
+certificate in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from thatch.cover import engine
+from thatch.cover.verdict import Covered, Verdict, is_covered
+from thatch.errors import CallerError
+from thatch.region import Region
+from thatch.space import Space
+
+NAMES_MAX = 32  # a longer certificate is computed anew
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to tell: apply `forward` first, then `withdraw`, and nothing is missed in between."""
+
+    forward: list[Any] = field(default_factory=list)
+    withdraw: list[Any] = field(default_factory=list)
+    verdict: Verdict | None = None
+
+
+class Told:
+    def __init__(self, space: Space, cover: str | None = "exact", retract: bool = False, **options: Any) -> None:
+        """`cover=None`: everything is active."""
+        self.space = space
+        self.retract = retract
+        self.rechecks = 0  # checks made because somebody left
+        self._engine = None if cover is None else engine(cover, space, **options)
+        self._regions: dict[Any, Region] = {}  # in order of arrival
+        self._arrival: dict[Any, int] = {}
+        self._arrivals = 0
+        self._active: dict[Any, None] = {}
+        self._certificates: dict[Any, tuple[Any, ...]] = {}  # of passive ones
+        self._named_by: dict[Any, dict[Any, None]] = {}  # active -> passive ones whose certificate names it
+
+    @property
+    def active(self) -> list[Any]:
+        """In order of arrival."""
+        return sorted(self._active, key=self._arrival.__getitem__)
+
+    @property
+    def passive(self) -> dict[Any, tuple[Any, ...]]:
+        """Each with its certificate."""
+        return dict(self._certificates)
+
+    def region(self, id: Any) -> Region:
+        return self._regions[self._known(id)]
+
+    def is_active(self, id: Any) -> bool:
+        return self._known(id) in self._active
+
+    def certificate(self, id: Any) -> tuple[Any, ...] | None:
+        """Who covers a passive one; None for an active one."""
+        return self._certificates.get(self._known(id))
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._regions
+
+    def _known(self, id: Any) -> Any:
+        if id not in self._regions:
+            raise CallerError(f"no subscription {id!r}")
+        return id
+
+    def subscribe(self, id: Any, region: Region) -> Change:
+        self._register(id, region)
+        if self._engine is None:
+            self._active[id] = None
+            return Change([id])
+        verdict = self._engine.check(region)
+        if isinstance(verdict, Covered):
+            self._hold(id, verdict.certificate)
+            return Change([], [], verdict)
+        self._tell(id)
+        withdrawn = self._retract_for(id) if self.retract else []
+        return Change([id], withdrawn, verdict)
+
+    def subscribe_many(self, ids: Sequence[Any], regions: Sequence[Region]) -> list[Change]:
+        """The changes of subscribing one by one, in order; in one call of the engine where nothing is retracted."""
+        if self._engine is None or self.retract:
+            return [self.subscribe(id, region) for id, region in zip(ids, regions, strict=True)]
+        new = set(ids)
+        if len(new) < len(ids) or not new.isdisjoint(self._regions):
+            known = next(id for position, id in enumerate(ids) if id in self._regions or id in ids[:position])
+            raise CallerError(f"{known!r} is subscribed already")
+        changes = []
+        for id, region, verdict in zip(ids, regions, self._engine.add_many(ids, regions), strict=True):
+            self._register(id, region)
+            if isinstance(verdict, Covered):
+                self._hold(id, verdict.certificate)
+                changes.append(Change([], [], verdict))
+            else:
+                self._active[id] = None
+                changes.append(Change([id], [], verdict))
+        return changes
+
+    def unsubscribe(self, id: Any) -> Change:
+        """Forward names those that are no longer covered, in order of arrival; withdraw names the one that leaves."""
+        region = self._regions[self._known(id)]
+        if id not in self._active:
+            self._release(id)
+            self._forget(id)
+            return Change()
+        del self._active[id]
+        forward, withdraw = self._depart(id, region)
+        self._forget(id)
+        return Change(forward, [*withdraw, id])
+
+    def _register(self, id: Any, region: Region) -> None:
+        if id in self._regions:
+            raise CallerError(f"{id!r} is subscribed already")
+        self._regions[id] = region
+        self._arrival[id] = self._arrivals
+        self._arrivals += 1
+
+    def _forget(self, id: Any) -> None:
+        del self._regions[id], self._arrival[id]
+
+    def _tell(self, id: Any) -> None:
+        assert self._engine is not None
+        self._active[id] = None
+        self._engine.add(id, self._regions[id])
+
+    def _hold(self, id: Any, certificate: tuple[Any, ...]) -> None:
+        self._certificates[id] = certificate
+        for name in certificate:
+            self._named_by.setdefault(name, {})[id] = None
+
+    def _release(self, id: Any) -> tuple[Any, ...]:
+        """Take a passive one's certificate away."""
+        certificate = self._certificates.pop(id)
+        for name in certificate:
+            holders = self._named_by[name]
+            del holders[id]
+            if not holders:
+                del self._named_by[name]
+        return certificate
+
+    def _depart(self, id: Any, region: Region) -> tuple[list[Any], list[Any]]:
+        """The active one `id` has gone: recheck those whose certificate names it. Net forward and withdraw lists."""
+        if self._engine is None:
+            return [], []
+        self._engine.discard(id)
+        promoted: dict[Any, None] = {}
+        withdrawn: dict[Any, None] = {}
+        for orphan in sorted(self._named_by.get(id, ()), key=self._arrival.__getitem__):
+            certificate = self._release(orphan)
+            repaired = self._repaired(orphan, certificate, id, region)
+            if repaired is not None:
+                self._hold(orphan, repaired)
+                continue
+            self._tell(orphan)
+            promoted[orphan] = None
+            if self.retract:
+                for gone in self._retract_for(orphan):
+                    if gone in promoted:
+                        del promoted[gone]  # told and taken back in one change: not told at all
+                    else:
+                        withdrawn[gone] = None
+        return list(promoted), list(withdrawn)
+
+    def _repaired(self, id: Any, certificate: tuple[Any, ...], gone: Any, held: Region) -> tuple[Any, ...] | None:
+        """A certificate without the one that has gone: only what that one held is checked again."""
+        assert self._engine is not None
+        self.rechecks += 1
+        rest = tuple(name for name in certificate if name != gone)
+        verdict = self._engine.check(self._regions[id] & held)
+        if not isinstance(verdict, Covered):
+            return None
+        return self._short(id, tuple(dict.fromkeys(rest + verdict.certificate)))
+
+    def _short(self, id: Any, certificate: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Past NAMES_MAX names compute it anew, and keep the long one if that proves nothing."""
+        if len(certificate) <= NAMES_MAX:
+            return certificate
+        assert self._engine is not None
+        verdict = self._engine.check(self._regions[id])
+        return verdict.certificate if isinstance(verdict, Covered) else certificate
+
+    def _retract_for(self, id: Any) -> list[Any]:
+        """The newcomer takes back those it covers, one at a time. Returns those taken back."""
+        assert self._engine is not None
+        taken_back = []
+        for other in self._engine.members_within(self._regions[id]):
+            if other == id:
+                continue
+            self._engine.discard(other)
+            verdict = self._engine.check(self._regions[other])
+            if not isinstance(verdict, Covered):
+                self._engine.add(other, self._regions[other])
+                continue
+            del self._active[other]
+            self._hold(other, verdict.certificate)
+            taken_back.append(other)
+            for dependent in list(self._named_by.get(other, ())):
+                names = self._release(dependent)
+                replaced = [each for name in names for each in (verdict.certificate if name == other else (name,))]
+                self._hold(dependent, self._short(dependent, tuple(dict.fromkeys(replaced))))
+        return taken_back
+
+    def check_invariants(self) -> None:
+        assert self._active.keys() | self._certificates.keys() == self._regions.keys()
+        assert self._active.keys().isdisjoint(self._certificates)
+        if self._engine is not None:
+            assert set(self._engine) == self._active.keys()
+            self._engine.check_invariants()
+        named: dict[Any, set[Any]] = {}
+        for id, certificate in self._certificates.items():
+            assert set(certificate) <= self._active.keys(), f"{id!r} is certified by someone who is not active"
+            for name in certificate:
+                named.setdefault(name, set()).add(id)
+            if self._engine is not None and self._engine.may_err != "covered":
+                assert is_covered(self._regions[id], [self._regions[name] for name in certificate])
+        assert named == {name: set(holders) for name, holders in self._named_by.items()}

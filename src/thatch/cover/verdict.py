@@ -1,0 +1,184 @@
+"""Verdicts: the answer of a cover engine, with its evidence, and a verifier that trusts no engine.
+
+    Covered(certificate)    these members' union contains the region
+    Uncovered(witness)      this point of the region is in no member
+    Unproven(reason)        neither could be shown
+
+`bool(verdict)` is True for Covered only. A false "covered" loses events, a false "uncovered" only costs traffic: for
+forwarding Unproven means forward, for access control it means refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from thatch.axis import Coordinates
+from thatch.errors import CallerError, TooManyBoxes
+from thatch.intervals import Intervals
+from thatch.region import BOXES_CAP, Region, Term, hulls
+from thatch.space import Space
+
+Id = Hashable
+Point = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Every event of the region is in the union of the members named."""
+
+    certificate: tuple[Any, ...]
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Uncovered:
+    """Some event of the region is in no member. An engine may know so before it has found the point: `witness` then
+    completes the search, as long as no member has left in between."""
+
+    __slots__ = ("_complete", "_witness")
+
+    def __init__(
+        self, witness: Sequence[int] | None = None, complete: Callable[[], Sequence[int]] | None = None
+    ) -> None:
+        assert (witness is None) != (complete is None)
+        self._witness = None if witness is None else tuple(witness)
+        self._complete = complete
+
+    @property
+    def witness(self) -> Point:
+        """A point of the region outside the union of the members."""
+        if self._witness is None:
+            assert self._complete is not None
+            self._witness = tuple(int(coordinate) for coordinate in self._complete())
+            self._complete = None
+        return self._witness
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"Uncovered({self._witness if self._complete is None else '...'})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Uncovered) and self.witness == other.witness
+
+    def __hash__(self) -> int:
+        return hash(self.witness)
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """Neither a certificate nor a witness was found: past a budget, inside a rounding margin, or beyond the method."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Verdict = Covered | Uncovered | Unproven
+
+
+def verify(verdict: Verdict, region: Region, regions: Mapping[Any, Region]) -> bool:
+    """Whether the evidence of a verdict holds, whoever gave it: a certificate is checked by subtraction, a witness by
+    containment. Unproven claims nothing."""
+    if isinstance(verdict, Covered):
+        members = [regions[name] for name in verdict.certificate if name in regions]
+        return len(members) == len(verdict.certificate) and is_covered(region, members)
+    if isinstance(verdict, Uncovered):
+        point = verdict.witness
+        return region.contains_point(point) and not any(each.contains_point(point) for each in regions.values())
+    return True
+
+
+def is_covered(region: Region, members: Iterable[Region]) -> bool:
+    """Decide by plain subtraction that the union of members contains a region. Slow, simple, no index, no budget but
+    the cap on boxes. With balls, False may mean that only the rounding margin or the cubes around them miss it."""
+    others = [term for member in members for term in member.terms_in(region.space)]
+    return all(_term_covered(term, others, region.space) for term in region.terms)
+
+
+def _term_covered(term: Term, others: Sequence[Term], space: Space) -> bool:
+    from thatch.boxes import subtract
+
+    if any(term.is_inside(other) for other in others):
+        return True
+    low, high = outer(term, space)
+    inner = [box for other in others for box in inner_boxes(other, term, space)]
+    if not inner:
+        return False
+    done, left, _ = subtract(low, high, *hulls(inner, space), BOXES_CAP)
+    if not done:
+        raise TooManyBoxes(BOXES_CAP + 1, BOXES_CAP)
+    return len(left) == 0
+
+
+def outer(term: Term, space: Space) -> tuple[Coordinates, Coordinates]:
+    """Boxes low[n, d], high[n, d] whose union contains a term; equal to it if it has no balls."""
+    if term.box_count() > BOXES_CAP:
+        raise TooManyBoxes(term.box_count(), BOXES_CAP)
+    low, high = hulls(term.boxes(), space)
+    for ball in term.balls:
+        for index, bounds in ball.bounds(space).items():
+            np.maximum(low[:, index], bounds.low, out=low[:, index])
+            np.minimum(high[:, index], bounds.high, out=high[:, index])
+    kept = (low <= high).all(axis=1)
+    return low[kept], high[kept]
+
+
+def inner_boxes(term: Term, left: Term | None, space: Space) -> list[Term]:
+    """Plain boxes whose union lies in a term, as seen from a term on the left: a ball that surely holds one of the
+    left's own balls does not bound it, any other counts as its inscribed cube."""
+    sides = dict(term.sides)
+    for ball in term.balls:
+        if left is not None and any(ball.holds(mine) for mine in left.balls):
+            continue
+        core = ball.core(space)
+        if core is None:
+            return []
+        for index, intervals in core.items():
+            sides[index] = sides[index] & intervals if index in sides else intervals
+            if not sides[index].ends:
+                return []
+    bare = Term(tuple(sorted(sides.items())))
+    if bare.box_count() > BOXES_CAP:
+        raise TooManyBoxes(bare.box_count(), BOXES_CAP)
+    return bare.boxes()
+
+
+def grown(witness: Sequence[int], region: Region, regions: Iterable[Region]) -> Region:
+    """The witness grown, attribute by attribute, to a box of the region that meets no member and cannot be widened.
+
+    Members and the region's own terms with balls are bounded safely: members outward, the region inward.
+    """
+    space = region.space
+    terms = [term for member in regions for term in member.terms_in(space)]
+    obstacles = [outer(term, space) for term in terms]
+    home = next((term for term in region.terms if term.contains(witness, space)), None)
+    if home is None:
+        raise CallerError(f"{tuple(witness)} is no point of the region")
+    cells = [box for box in inner_boxes(home, None, space) if box.contains(witness, space)]
+    low, high = hulls(cells[:1], space) if cells else (np.array([witness]), np.array([witness]))
+    box_low, box_high = list(map(int, witness)), list(map(int, witness))
+    for axis in range(len(space)):
+        least, most = int(low[0, axis]), int(high[0, axis])
+        for wall_low, wall_high in obstacles:
+            others = [a for a in range(len(space)) if a != axis]
+            meets = np.ones(len(wall_low), np.bool_)
+            for other in others:
+                meets &= (wall_low[:, other] <= box_high[other]) & (wall_high[:, other] >= box_low[other])
+            below = wall_high[meets & (wall_high[:, axis] < box_low[axis]), axis]
+            above = wall_low[meets & (wall_low[:, axis] > box_high[axis]), axis]
+            least = max(least, int(below.max()) + 1) if len(below) else least
+            most = min(most, int(above.min()) - 1) if len(above) else most
+            if (meets & (wall_low[:, axis] <= box_high[axis]) & (wall_high[:, axis] >= box_low[axis])).any():
+                least = most = box_low[axis]  # inside the outward bound of a ball that it misses: stay a point
+        box_low[axis], box_high[axis] = least, most
+    sides = {i: Intervals.between(*pair) for i, pair in enumerate(zip(box_low, box_high, strict=True))}
+    whole = {i for i, a in enumerate(space.attributes) if (box_low[i], box_high[i]) == (a.low, a.last)}
+    return Region(space, [Term(tuple((i, side) for i, side in sides.items() if i not in whole))])
