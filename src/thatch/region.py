@@ -452,7 +452,7 @@ class Region:
         done, low, high = subtract(*hulls(mine, self.space), *hulls(cuts, self.space), BOXES_CAP)
         if not done:
             raise TooManyBoxes(BOXES_CAP + 1, BOXES_CAP)
-        return Region(self.space, _terms_of_boxes(low, high, self.space), numbering)
+        return Region(self.space, boxes_to_terms(low, high, self.space), numbering)
 
     def is_within(self, other: Region) -> bool:
         """Whether every point of this region is in the other one, decided by subtraction (no balls in the other)."""
@@ -566,7 +566,8 @@ def _minus(piece: Term, cut: Term, space: Space) -> list[Term]:
     return pieces
 
 
-def _terms_of_boxes(low: Coordinates, high: Coordinates, space: Space) -> list[Term]:
+def boxes_to_terms(low: Coordinates, high: Coordinates, space: Space) -> list[Term]:
+    """The inverse of `hulls`, for plain boxes."""
     terms = []
     for box_low, box_high in zip(low.tolist(), high.tolist(), strict=True):
         pairs = enumerate(zip(box_low, box_high, strict=True))

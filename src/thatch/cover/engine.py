@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from thatch.axis import Coordinates
 from thatch.cover.verdict import Covered, Uncovered, Verdict
 from thatch.errors import CallerError
@@ -63,8 +65,9 @@ class CoverEngine:
 
         `regions` are regions, or one plain box for each id as arrays low[n, d], high[n, d].
         """
+        self.refuse_known(ids)
         verdicts: list[Verdict] = []
-        for id, region in zip(ids, as_regions(regions, self.space), strict=True):
+        for id, region in zip(ids, as_regions(ids, regions, self.space), strict=True):
             verdict = self.check(region)
             if isinstance(verdict, Uncovered):
                 verdict = Uncovered(verdict.witness)  # completed now: the next line changes the members
@@ -73,12 +76,39 @@ class CoverEngine:
             verdicts.append(verdict)
         return verdicts
 
+    def refuse_known(self, ids: Sequence[Any]) -> None:
+        """Ids of a batch are new and differ; checked before anything changes."""
+        seen: set[Any] = set()
+        for id in ids:
+            if id in self or id in seen:
+                raise CallerError(f"{id!r} is a member already")
+            seen.add(id)
 
-def as_regions(regions: Sequence[Region] | Boxes, space: Space) -> Iterator[Region]:
-    if not isinstance(regions, tuple):
-        return iter(regions)
-    low, high = regions
-    return (region_of_box(one, other, space) for one, other in zip(low.tolist(), high.tolist(), strict=True))
+
+def as_boxes(ids: Sequence[Any], regions: Sequence[Region] | Boxes, space: Space) -> Boxes | None:
+    """The arrays of a batch given as low[n, d], high[n, d], checked; None for a sequence of regions."""
+    if not (isinstance(regions, tuple) and len(regions) == 2 and isinstance(regions[0], np.ndarray)):
+        return None
+    low, high = (np.ascontiguousarray(side, np.int64) for side in regions)
+    if not low.shape == high.shape == (len(ids), len(space)):
+        raise CallerError(f"{len(ids)} boxes of {len(space)} attributes, not {low.shape} and {high.shape}")
+    for beyond in np.flatnonzero(((low < space.low) | (high > space.high)).any(axis=0))[:1]:
+        attribute = space.attributes[beyond]
+        raise CallerError(f"attribute {attribute.name!r}: a box reaches beyond {attribute.low}..{attribute.last}")
+    return low, high
+
+
+def as_regions(ids: Sequence[Any], regions: Sequence[Region] | Boxes, space: Space) -> list[Region]:
+    """A batch as regions of the space, all checked before one is used."""
+    boxes = as_boxes(ids, regions, space)
+    if boxes is not None:
+        return [region_of_box(*each, space) for each in zip(boxes[0].tolist(), boxes[1].tolist(), strict=True)]
+    checked = [region for region in regions if isinstance(region, Region)]
+    if len(checked) != len(ids) or len(regions) != len(ids):
+        raise CallerError(f"{len(ids)} ids and {len(regions)} regions do not go together")
+    for region in checked:
+        region.terms_in(space)  # refuses another space
+    return checked
 
 
 def region_of_box(low: Sequence[int], high: Sequence[int], space: Space) -> Region:

@@ -31,13 +31,13 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from thatch.boxes import Ints, subtract
-from thatch.cover.engine import Boxes, CoverEngine, as_regions
+from thatch.boxes import Ints
+from thatch.cover.engine import Boxes, CoverEngine, as_boxes, as_regions
 from thatch.cover.index import CUTS, BoxIndex, Rows, insert_box, lowest_bit, meeting
-from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, inner_boxes, outer
+from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, inner_boxes, outer, terms_covered
 from thatch.errors import CallerError, TooManyBoxes
 from thatch.jit import inlined, kernel
-from thatch.region import Region, Term, hulls
+from thatch.region import Region, Term, boxes_to_terms, hulls
 from thatch.space import Space
 
 NODES_MAX = 1_024
@@ -67,14 +67,9 @@ class Scratch(NamedTuple):
 
 @inlined
 def width(low: int, high: int) -> float:
-    """The number of coordinates in low..high. The difference wraps above 2^63: then it is negative and 2^64 short.
-
-    A signed conversion and a branch that is never taken twice are faster than one from unsigned."""
-    difference = high - low
-    count = np.float64(difference) + 1.0
-    if difference < 0:
-        count += 18446744073709551616.0
-    return count
+    """The number of coordinates in low..high, which may be 2^64. Unsigned, because the compiler takes a signed
+    difference for one that does not overflow."""
+    return np.float64(np.uint64(high) - np.uint64(low)) + 1.0
 
 
 @inlined
@@ -202,7 +197,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
                     if faces > before:
                         share *= width(least, most) / widths[axis]
             else:
-                share = unit
+                share = unit if d <= PLAIN_MAX else 1.0  # with more, the unit may vanish
                 for axis in range(d):
                     least, most = rows.low[slot, axis], rows.high[slot, axis]
                     if least > now_low[axis]:
@@ -216,7 +211,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
                     if least > most:
                         share = -1.0
                         break
-                    share *= width(least, most)
+                    share *= width(least, most) if d <= PLAIN_MAX else width(least, most) / widths[axis]
             if share < 0.0:
                 continue
             if faces == 0:
@@ -261,7 +256,7 @@ def cover_union(
     scratch.state[:] = 0
     code = COVERED
     for box in range(first, last):
-        scratch.state[1] = scratch.state[2] = 0
+        nodes_max += 1  # the budget is for all of them, but each may take its first step
         if scratch.state[0] > len(scratch.names) - nodes_max - 2:
             return SPENT
         each = cover_box(rows, low, high, box, scratch, nodes_max, tests_max)
@@ -343,6 +338,7 @@ class ExactEngine(CoverEngine):
         self._ids: dict[int, Any] = {}
         self._number = 0  # of the next member: numbers rise and are never used again
         self._departures = 0
+        self._empty: dict[Any, None] = {}  # members that hold nothing
         self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to cross out
         self._numbering = space.numbering
         self._regions: dict[Any, Region] = {}  # kept only if there are strings, whose labels may be numbered anew
@@ -379,7 +375,7 @@ class ExactEngine(CoverEngine):
         self._numbering = self.space.numbering
         regions = self._regions
         self.index = BoxIndex(self.space.low[0], self.space.high[0])
-        self._slots, self._ids, self._vague, self._regions = {}, {}, {}, {}
+        self._slots, self._ids, self._empty, self._vague, self._regions = {}, {}, {}, {}, {}
         self._scratch = self._new_scratch()
         self._departures += 1
         for id, region in regions.items():
@@ -397,26 +393,25 @@ class ExactEngine(CoverEngine):
     def add(self, id: Any, region: Region) -> None:
         if id in self._slots:
             raise CallerError(f"{id!r} is a member already")
-        low, high = self._inner(id, region)
+        terms = region.terms_in(self.space)
         self._align()
+        low, high, whole = _boxes(terms, self.space)
+        if not whole:
+            self._vague[id] = region
+        if not terms:
+            self._empty[id] = None
         self._remember([id], [region])
         self._reserve(len(low))
         self._slots[id] = tuple(self.index.insert(low, high, self._number))
         self._ids[self._number] = id
         self._number += 1
 
-    def _inner(self, id: Any, region: Region) -> Boxes:
-        """The boxes that a member surely contains; remembers it whole if they are not all of it."""
-        low, high, whole = _boxes(region, self.space)
-        if not whole:
-            self._vague[id] = region
-        return low, high
-
     def discard(self, id: Any) -> None:
         slots = self._slots.pop(id, None)
         if slots is None:
             return
         self._departures += 1
+        self._empty.pop(id, None)
         self._vague.pop(id, None)
         self._regions.pop(id, None)
         for slot in slots:
@@ -446,9 +441,13 @@ class ExactEngine(CoverEngine):
         if code == COVERED:
             return Covered(tuple(self._ids[name] for name in scratch.names[: scratch.state[0]].tolist()))
         if self._vague or any(term.balls for term in terms):
-            return self._by_one(terms) or self._with_balls(terms, scratch if code == UNCOVERED else None)
+            piece = (scratch.low.copy(), scratch.high.copy()) if code == UNCOVERED else None
+            return self._by_one(terms) or self._with_balls(terms, piece)
         if code == UNCOVERED:
             return self._uncovered(scratch.low, scratch.high, self._number)
+        return self._spent()
+
+    def _spent(self) -> Unproven:
         return Unproven(f"the budget of {self.nodes_max:,} nodes and {self.tests_max:,} box tests is used up")
 
     def _by_one(self, terms: Sequence[Term]) -> Covered | None:
@@ -471,15 +470,16 @@ class ExactEngine(CoverEngine):
                 names += [self._ids[name] for name in self._scratch.names[:count].tolist()]
         return Covered(tuple(dict.fromkeys(names)))
 
-    def _with_balls(self, terms: Sequence[Term], scratch: Scratch | None) -> Verdict:
-        """The boxes say no, but they bound balls: look whether the point is a witness all the same."""
-        if scratch is not None:
-            low, high = scratch.low.copy(), scratch.high.copy()
-            for point in (low.tolist(), high.tolist(), self._uncovered(low, high, self._number).witness):
-                in_region = any(term.contains(point, self.space) for term in terms)
-                held = self._holds(point) or any(each.contains_point(point) for each in self._vague.values())
-                if in_region and not held:
-                    return Uncovered(point)
+    def _with_balls(self, terms: Sequence[Term], piece: Boxes | None) -> Verdict:
+        """The boxes say no, but they bound balls: look whether a point of the piece is a witness all the same."""
+        if piece is None:
+            return self._spent()
+        low, high = piece
+        for point in (low.tolist(), high.tolist(), self._uncovered(low, high, self._number).witness):
+            in_region = any(term.contains(point, self.space) for term in terms)
+            held = self._holds(point) or any(each.contains_point(point) for each in self._vague.values())
+            if in_region and not held:
+                return Uncovered(point)
         return Unproven("balls are only bounded by boxes here, and the bounds decide nothing")
 
     def _holds(self, point: Sequence[int]) -> bool:
@@ -505,67 +505,57 @@ class ExactEngine(CoverEngine):
         return Uncovered(complete=complete)
 
     def members_within(self, region: Region) -> list[Any]:
-        candidates: dict[Any, None] = {}
         terms = region.terms_in(self.space)
         self._align()
-        for term in terms:
-            low, high = outer(term, self.space)
-            for box in range(len(low)):
-                owners = self.index.rows.owner[self.index.meeting(low[box], high[box])]
-                candidates.update(dict.fromkeys(self._ids[number] for number in sorted(set(owners.tolist()))))
+        found = set(self._empty)
+        for id, member in self._vague.items():
+            if self._inside(member.terms_in(self.space), terms):
+                found.add(id)
+        low, high = hulls(terms, self.space)
+        slots = {slot for box in range(len(low)) for slot in self.index.meeting(low[box], high[box])}
+        rows = self.index.rows
         plain = len(terms) == 1 and not terms[0].balls and terms[0].box_count() == 1
-        found = []
-        for id in candidates:
+        for id in {self._ids[int(number)] for number in rows.owner[sorted(slots)]}:
             if id in self._vague:
-                inside = all(any(mine.is_inside(t) for t in terms) for mine in self._vague[id].terms_in(self.space))
-            elif plain:
-                slots = list(self._slots[id])
-                rows = self.index.rows
-                inside = bool((rows.low[slots] >= low[0]).all() and (rows.high[slots] <= high[0]).all())
+                continue
+            own = list(self._slots[id])
+            if plain:
+                inside = bool((rows.low[own] >= low[0]).all() and (rows.high[own] <= high[0]).all())
             else:
-                inside = self._within_union(id, terms)
+                inside = self._inside(boxes_to_terms(rows.low[own], rows.high[own], self.space), terms)
             if inside:
-                found.append(id)
-        order = {id: position for position, id in enumerate(self._slots)}
-        return sorted(found, key=order.__getitem__) if len(found) > 1 else found
+                found.add(id)
+        return [id for id in self._slots if id in found] if len(found) > 1 else list(found)
 
-    def _within_union(self, id: Any, terms: Sequence[Term]) -> bool:
-        """Whether a member of plain boxes lies in a union of terms, by the same search over the terms' boxes."""
-        rows, slots = self.index.rows, list(self._slots[id])
-        inner = [box for term in terms for box in inner_boxes(term, None, self.space)]
-        if not inner:
+    def _inside(self, inner: Sequence[Term], terms: Sequence[Term]) -> bool:
+        try:
+            return terms_covered(inner, terms, self.space)
+        except TooManyBoxes:
             return False
-        done, left, _ = subtract(rows.low[slots], rows.high[slots], *hulls(inner, self.space), 4096)
-        return done and len(left) == 0
 
     def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> Sequence[Verdict]:  # type: ignore[override]
         """In one call of the kernel, where every region is a union of plain boxes."""
-        if isinstance(regions, tuple) and not self._numbering and (regions[0] <= regions[1]).all():
-            low, high = (np.ascontiguousarray(side, np.int64) for side in regions)
+        boxes = as_boxes(ids, regions, self.space)
+        self.refuse_known(ids)
+        checked: list[Region] = []
+        if boxes is not None and not self._numbering and (boxes[0] <= boxes[1]).all():
+            low, high = boxes
             starts = np.arange(len(ids) + 1, dtype=np.int64)
         else:
-            regions = list(as_regions(regions, self.space))
-            flat = [_boxes(region, self.space) for region in regions]
+            checked = as_regions(ids, regions, self.space)
+            flat = [_boxes(region.terms_in(self.space), self.space) for region in checked]
             self._align()
-            if self._vague or not flat or not all(whole and len(low) for low, _, whole in flat):
-                return super().add_many(ids, regions)
+            if not flat or not all(whole and len(low) for low, _, whole in flat):
+                return super().add_many(ids, checked)
             starts = np.cumsum([0] + [len(each) for each, _, _ in flat])
             low = np.concatenate([each for each, _, _ in flat])
             high = np.concatenate([each for _, each, _ in flat])
         if self._vague:
             return super().add_many(ids, regions)
-        self._refuse_known(ids)
         verdicts = self._add_boxes(ids, low, high, starts)
-        if not isinstance(regions, tuple):
-            added = verdicts.codes != COVERED
-            self._remember(compress(ids, added), compress(regions, added))
+        added = verdicts.codes != COVERED
+        self._remember(compress(ids, added), compress(checked, added))
         return verdicts
-
-    def _refuse_known(self, ids: Sequence[Any]) -> None:
-        new = set(ids)
-        if len(new) < len(ids) or not new.isdisjoint(self._slots):
-            known = next(id for id in ids if id in self._slots or list(ids).count(id) > 1)
-            raise CallerError(f"{known!r} is a member already")
 
     def _add_boxes(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
         n = len(ids)
@@ -584,7 +574,8 @@ class ExactEngine(CoverEngine):
         pairs = zip(slots[:-1][added].tolist(), slots[1:][added].tolist(), strict=True)
         self._slots.update(zip(compress(ids, added), (tuple(range(a, b)) for a, b in pairs), strict=True))
         first_number, self._number = self._number, self._number + n
-        return Verdicts(self, first_number, codes, names, begins, witness_low, witness_high)
+        earlier = {int(name): self._ids[int(name)] for name in np.unique(names[names < first_number])}
+        return Verdicts(self, ids, first_number, earlier, codes, names, begins, witness_low, witness_high)
 
     def check_invariants(self) -> None:
         self.index.check_invariants()
@@ -593,16 +584,25 @@ class ExactEngine(CoverEngine):
         assert not self._numbering or self._regions.keys() == self._slots.keys()
         for id, each in self._slots.items():
             assert all(self._ids[int(self.index.rows.owner[slot])] == id for slot in each)
-        assert self._vague.keys() <= self._slots.keys()
+        assert self._vague.keys() | self._empty.keys() <= self._slots.keys()
 
 
 class Verdicts(Sequence[Verdict]):
     """The verdicts of `add_many`, made into objects when they are looked at: most never are."""
 
     def __init__(
-        self, engine: ExactEngine, number: int, codes: Ints, names: Ints, begins: Ints, low: Ints, high: Ints
+        self,
+        engine: ExactEngine,
+        ids: Sequence[Any],
+        number: int,
+        earlier: dict[int, Any],
+        codes: Ints,
+        names: Ints,
+        begins: Ints,
+        low: Ints,
+        high: Ints,
     ) -> None:
-        self._engine, self._number = engine, number
+        self._engine, self._ids, self._number, self._earlier = engine, ids, number, earlier
         self.codes, self._names, self._begins, self._low, self._high = codes, names, begins, low, high
 
     def __len__(self) -> int:
@@ -619,10 +619,13 @@ class Verdicts(Sequence[Verdict]):
         code, engine = self.codes[position], self._engine
         if code == COVERED:
             names = self._names[self._begins[position] : self._begins[position + 1]]
-            return Covered(tuple(engine._ids[name] for name in names.tolist()))
+            return Covered(tuple(self._id(name) for name in names.tolist()))
         if code == UNCOVERED:
             return engine._uncovered(self._low[position], self._high[position], self._number + position)
-        return Unproven(f"the budget of {engine.nodes_max:,} nodes and {engine.tests_max:,} box tests is used up")
+        return engine._spent()
+
+    def _id(self, name: int) -> Any:
+        return self._ids[name - self._number] if name >= self._number else self._earlier[name]
 
 
 def _plain_box(terms: Sequence[Term], space: Space) -> Boxes | None:
@@ -646,9 +649,8 @@ def _outer_boxes(terms: Sequence[Term], space: Space) -> Boxes:
     return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
 
 
-def _boxes(region: Region, space: Space) -> tuple[Ints, Ints, bool]:
-    """The boxes that a region surely contains, and whether they are all of it."""
-    terms = region.terms if region.space is space else region.terms_in(space)
+def _boxes(terms: Sequence[Term], space: Space) -> tuple[Ints, Ints, bool]:
+    """The boxes that a union of terms surely contains, and whether they are all of it."""
     plain = _plain_box(terms, space) if terms else None
     if plain is not None:
         return (*plain, True)

@@ -10,8 +10,8 @@ index for members that begin before the region and end behind it, `poset` keeps 
                \      /
                [45,55]
 
-Errs: unproven only. It has no witness to show, except where no member meets the region at all: what no one covers,
-several may cover together. Cost per check: linear O(n d), indexed O(n d / 64) words, poset the nodes it visits.
+Errs: unproven only. It has no witness to show: what no one covers, several may cover together. Cost per check: linear
+O(n d), indexed O(n d / 64) words, poset the nodes it visits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 from thatch.boxes import Ints
 from thatch.cover.engine import Boxes, CoverEngine
 from thatch.cover.index import BoxIndex
-from thatch.cover.verdict import Covered, Unproven, Verdict
-from thatch.errors import CallerError
+from thatch.cover.verdict import Covered, Unproven, Verdict, terms_covered
+from thatch.errors import CallerError, TooManyBoxes
 from thatch.jit import kernel
 from thatch.region import Region, Term, hulls
 from thatch.space import Space
@@ -59,9 +59,16 @@ def scan_and_add(low: Ints, high: Ints, kept_low: Ints, kept_high: Ints, covered
     return count
 
 
-def contains(outer_terms: Sequence[Term], inner_terms: Sequence[Term]) -> bool:
-    """Whether each term of one region lies in one term of the other: enough, not necessary."""
-    return all(any(inner.is_inside(each) for each in outer_terms) for inner in inner_terms)
+def contains(member: Sequence[Term], terms: Sequence[Term], space: Space) -> bool:
+    """Whether one member contains a union of terms: term by term, or, where it has several, all of it together."""
+    if all(any(inner.is_inside(each) for each in member) for inner in terms):
+        return True
+    if len(member) == 1 and not any(term.balls for term in terms):
+        return False
+    try:
+        return terms_covered(terms, member, space)
+    except TooManyBoxes:
+        return False
 
 
 class PairwiseEngine(CoverEngine):
@@ -81,6 +88,7 @@ class PairwiseEngine(CoverEngine):
     def add(self, id: Any, region: Region) -> None:
         if id in self._members:
             raise CallerError(f"{id!r} is a member already")
+        region.terms_in(self.space)  # refuses another space
         self._members[id] = region
         self._store.add(id, region)
 
@@ -90,14 +98,14 @@ class PairwiseEngine(CoverEngine):
             self._store.discard(id, region)
 
     def check(self, region: Region) -> Verdict:
-        if region.is_empty:
+        if not region.terms_in(self.space):
             return Covered(())
         found = self._store.coverer(region)
         return NOT_ONE if found is None else Covered((found,))
 
     def members_within(self, region: Region) -> list[Any]:
         terms = region.terms_in(self.space)
-        return [id for id, member in self._members.items() if contains(terms, member.terms_in(self.space))]
+        return [id for id, member in self._members.items() if contains(terms, member.terms_in(self.space), self.space)]
 
     def __len__(self) -> int:
         return len(self._members)
@@ -128,7 +136,7 @@ class _Linear:
     def coverer(self, region: Region) -> Any | None:
         terms = region.terms_in(self.space)
         for id, member in self.members.items():
-            if contains(member.terms_in(self.space), terms):
+            if contains(member.terms_in(self.space), terms, self.space):
                 return id
         return None
 
@@ -137,7 +145,7 @@ class _Linear:
 
 
 class _Indexed:
-    """The first box of the region is asked of the index; whoever contains it is compared in full."""
+    """Members by their bounding boxes; whoever's contains that of the region is compared in full."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -157,7 +165,7 @@ class _Indexed:
                 self.add(id, region)
 
     def add(self, id: Any, region: Region) -> None:
-        low, high = _hulls(region, self.space)
+        low, high = _hull(region, self.space)
         self.align()
         self.slots[id] = self.index.insert(low, high, self.number)
         self.ids[self.number] = id
@@ -173,13 +181,13 @@ class _Indexed:
 
     def coverer(self, region: Region) -> Any | None:
         terms = region.terms_in(self.space)
-        low, high = _hulls(region, self.space)
+        low, high = _hull(region, self.space)
         self.align()
         rows = self.index.rows
         candidates = [slot for slot in self.index.around(low[0], high[0]) if rows.owner[slot] in self.ids]
         for number in sorted({int(rows.owner[slot]) for slot in candidates}):
             id = self.ids[number]
-            if contains(self.regions[id].terms_in(self.space), terms):
+            if contains(self.regions[id].terms_in(self.space), terms, self.space):
                 return id
         return None
 
@@ -188,9 +196,16 @@ class _Indexed:
         assert self.regions == members and self.slots.keys() == members.keys()
 
 
-def _hulls(region: Region, space: Space) -> Boxes:
-    """The bounding box of each term, as the index holds members and is asked about regions."""
-    return hulls(region.terms_in(space), space)
+def _hull(region: Region, space: Space) -> Boxes:
+    """The bounding box of a region, [1, d]; none if it is empty. Balls count as the boxes around them."""
+    low, high = hulls(region.terms_in(space), space)
+    for row, term in enumerate(region.terms_in(space)):
+        for ball in term.balls:
+            for index, bounds in ball.bounds(space).items():
+                if bounds.ends:
+                    low[row, index] = max(low[row, index], bounds.low)
+                    high[row, index] = min(high[row, index], bounds.high)
+    return (low.min(axis=0, keepdims=True), high.max(axis=0, keepdims=True)) if len(low) else (low, high)
 
 
 class _Poset:
@@ -204,7 +219,7 @@ class _Poset:
         self.roots: dict[Any, None] = {}
 
     def holds(self, one: Any, other: Any) -> bool:
-        return contains(self.regions[one].terms_in(self.space), self.regions[other].terms_in(self.space))
+        return contains(self.regions[one].terms_in(self.space), self.regions[other].terms_in(self.space), self.space)
 
     def lowest_holders(self, terms: Sequence[Term]) -> dict[Any, None]:
         """The nodes that hold the terms while none of their children does."""
@@ -216,10 +231,12 @@ class _Poset:
             if node in seen:
                 continue
             seen.add(node)
-            if not contains(self.regions[node].terms_in(self.space), terms):
+            if not contains(self.regions[node].terms_in(self.space), terms, self.space):
                 continue
             below = [
-                child for child in self.children[node] if contains(self.regions[child].terms_in(self.space), terms)
+                child
+                for child in self.children[node]
+                if contains(self.regions[child].terms_in(self.space), terms, self.space)
             ]
             if below:
                 waiting += below

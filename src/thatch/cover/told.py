@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.cover import engine
-from thatch.cover.verdict import Covered, Verdict, is_covered
+from thatch.cover.verdict import Covered, Uncovered, Verdict, is_covered
 from thatch.errors import CallerError
 from thatch.region import Region
 from thatch.space import Space
@@ -94,18 +94,22 @@ class Told:
         if isinstance(verdict, Covered):
             self._hold(id, verdict.certificate)
             return Change([], [], verdict)
+        covered = self._engine.members_within(region) if self.retract else []
+        if covered and isinstance(verdict, Uncovered):
+            verdict = Uncovered(verdict.witness)  # completed now: retraction takes members out
         self._tell(id)
-        withdrawn = self._retract_for(id) if self.retract else []
-        return Change([id], withdrawn, verdict)
+        return Change([id], self._take_back(covered), verdict)
 
     def subscribe_many(self, ids: Sequence[Any], regions: Sequence[Region]) -> list[Change]:
         """The changes of subscribing one by one, in order; in one call of the engine where nothing is retracted."""
+        seen: set[Any] = set()
+        for id, region in zip(ids, regions, strict=True):
+            if id in self._regions or id in seen:
+                raise CallerError(f"{id!r} is subscribed already")
+            seen.add(id)
+            region.terms_in(self.space)  # refuses another space
         if self._engine is None or self.retract:
             return [self.subscribe(id, region) for id, region in zip(ids, regions, strict=True)]
-        new = set(ids)
-        if len(new) < len(ids) or not new.isdisjoint(self._regions):
-            known = next(id for position, id in enumerate(ids) if id in self._regions or id in ids[:position])
-            raise CallerError(f"{known!r} is subscribed already")
         changes = []
         for id, region, verdict in zip(ids, regions, self._engine.add_many(ids, regions), strict=True):
             self._register(id, region)
@@ -132,6 +136,7 @@ class Told:
     def _register(self, id: Any, region: Region) -> None:
         if id in self._regions:
             raise CallerError(f"{id!r} is subscribed already")
+        region.terms_in(self.space)  # refuses another space
         self._regions[id] = region
         self._arrival[id] = self._arrivals
         self._arrivals += 1
@@ -172,10 +177,11 @@ class Told:
             if repaired is not None:
                 self._hold(orphan, repaired)
                 continue
+            covered = self._engine.members_within(self._regions[orphan]) if self.retract else []
             self._tell(orphan)
             promoted[orphan] = None
-            if self.retract:
-                for gone in self._retract_for(orphan):
+            if covered:
+                for gone in self._take_back(covered):
                     if gone in promoted:
                         del promoted[gone]  # told and taken back in one change: not told at all
                     else:
@@ -200,13 +206,11 @@ class Told:
         verdict = self._engine.check(self._regions[id])
         return verdict.certificate if isinstance(verdict, Covered) else certificate
 
-    def _retract_for(self, id: Any) -> list[Any]:
-        """The newcomer takes back those it covers, one at a time. Returns those taken back."""
-        assert self._engine is not None
+    def _take_back(self, covered: list[Any]) -> list[Any]:
+        """Take back those that a newcomer covers, one at a time. Returns those taken back."""
         taken_back = []
-        for other in self._engine.members_within(self._regions[id]):
-            if other == id:
-                continue
+        for other in covered:
+            assert self._engine is not None
             self._engine.discard(other)
             verdict = self._engine.check(self._regions[other])
             if not isinstance(verdict, Covered):

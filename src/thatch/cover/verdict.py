@@ -92,6 +92,8 @@ def verify(verdict: Verdict, region: Region, regions: Mapping[Any, Region]) -> b
         return len(members) == len(verdict.certificate) and is_covered(region, members)
     if isinstance(verdict, Uncovered):
         point = verdict.witness
+        if not is_point(point, region.space):
+            return False
         return region.contains_point(point) and not any(each.contains_point(point) for each in regions.values())
     return True
 
@@ -100,7 +102,18 @@ def is_covered(region: Region, members: Iterable[Region]) -> bool:
     """Decide by plain subtraction that the union of members contains a region. Slow, simple, no index, no budget but
     the cap on boxes. With balls, False may mean that only the rounding margin or the cubes around them miss it."""
     others = [term for member in members for term in member.terms_in(region.space)]
-    return all(_term_covered(term, others, region.space) for term in region.terms)
+    return terms_covered(region.terms, others, region.space)
+
+
+def terms_covered(terms: Sequence[Term], others: Sequence[Term], space: Space) -> bool:
+    """The same of a union of terms."""
+    return all(_term_covered(term, others, space) for term in terms)
+
+
+def is_point(point: Sequence[int], space: Space) -> bool:
+    """Whether these are coordinates of the space, one for each attribute."""
+    attributes = space.attributes
+    return len(point) == len(attributes) and all(a.low <= c <= a.last for a, c in zip(attributes, point, strict=True))
 
 
 def _term_covered(term: Term, others: Sequence[Term], space: Space) -> bool:
@@ -109,6 +122,8 @@ def _term_covered(term: Term, others: Sequence[Term], space: Space) -> bool:
     if any(term.is_inside(other) for other in others):
         return True
     low, high = outer(term, space)
+    if not len(low):  # balls that do not meet
+        return True
     inner = [box for other in others for box in inner_boxes(other, term, space)]
     if not inner:
         return False
@@ -157,13 +172,16 @@ def grown(witness: Sequence[int], region: Region, regions: Iterable[Region]) -> 
     Members and the region's own terms with balls are bounded safely: members outward, the region inward.
     """
     space = region.space
+    if not is_point(witness, space) or not region.contains_point(witness):
+        raise CallerError(f"{tuple(witness)} is no point of the region")
     terms = [term for member in regions for term in member.terms_in(space)]
     obstacles = [outer(term, space) for term in terms]
-    home = next((term for term in region.terms if term.contains(witness, space)), None)
-    if home is None:
-        raise CallerError(f"{tuple(witness)} is no point of the region")
-    cells = [box for box in inner_boxes(home, None, space) if box.contains(witness, space)]
-    low, high = hulls(cells[:1], space) if cells else (np.array([witness]), np.array([witness]))
+    low, high = space.low, space.high
+    if region.has_balls:  # then stay in the cube inside one term, or at the point
+        cells = [box for term in region.terms for box in inner_boxes(term, None, space) if box.contains(witness, space)]
+        low, high = hulls(cells[:1], space) if cells else (np.array([witness]), np.array([witness]))
+    else:
+        obstacles.append((Region.everything(space) - region).boxes())
     box_low, box_high = list(map(int, witness)), list(map(int, witness))
     for axis in range(len(space)):
         least, most = int(low[0, axis]), int(high[0, axis])
