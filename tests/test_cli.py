@@ -58,6 +58,32 @@ def test_bad_input_is_status_2(arguments: list[str], message: str, capsys: pytes
     assert message in captured.err and not captured.out
 
 
+def test_covers_names_who_proves_it(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["covers", "--space", SPACE, "--by", "price < 20", "--by", "symbol = 'A'", "--by", "price >= 20"]
+    assert main([*asked, "price BETWEEN 10 AND 50"]) == 0
+    assert capsys.readouterr().out == "covered by the union of:\n  clause 1: price < 20\n  clause 3: price >= 20\n"
+    assert main([*asked, "--json", "price < 5 AND symbol = 'B'"]) == 0
+    proof = json.loads(capsys.readouterr().out)
+    assert proof == {"covered": True, "certificate": [{"place": "clause 1", "clause": "price < 20"}]}
+
+
+def test_covers_shows_an_event_that_nobody_else_wants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "members.txt"
+    file.write_text("price < 20\n# dear ones\nprice > 30\n")
+    asked = ["covers", "--space", "price int not null 0..100", "--file", str(file)]
+    assert main([*asked, "--json", "price < 50"]) == 1
+    witness = json.loads(capsys.readouterr().out)["witness"]["price"]
+    assert 20 <= witness <= 30
+    assert main([*asked, "price < 50"]) == 1
+    assert f"  price = {witness}\n" in capsys.readouterr().out
+    assert main([*asked, "--cover", "pairwise", "price < 50"]) == 1
+    assert "not proven: no single member covers it" in capsys.readouterr().out
+    assert main([*asked, "--cover", "magic", "price < 50"]) == 2
+    assert "no cover engine 'magic'; there are" in capsys.readouterr().err
+    assert main([*asked, "prize < 50"]) == 2
+    assert "the clause: line 1, column 1: no attribute 'prize'" in capsys.readouterr().err
+
+
 def test_demo_tells_who_gets_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo"]) == 0
     out = capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 
 from thatch import __version__
 from thatch.errors import CallerError, ClauseError
+from thatch.region import Region
 from thatch.space import Space
 
 OK, NO, BAD_INPUT = 0, 1, 2
@@ -55,22 +57,39 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: thatch validate --space 'price double not null 0..1000, symbol string' \"price < 20\"",
     )
     validate.add_argument("clauses", nargs="*", metavar="CLAUSE", help="a clause")
-    validate.add_argument(
+    _add_space(validate)
+    validate.set_defaults(run=_validate)
+
+    covers = commands.add_parser(
+        "covers",
+        help="is a clause covered by others, and which ones prove it?",
+        description="Is the last clause covered by the union of the others? Exit status 1 if it is not, or not proven.",
+        epilog="example: thatch covers --space 'price int not null' --by 'price < 20' --by 'price >= 20' 'price < 50'",
+    )
+    covers.add_argument("clause", metavar="CLAUSE", help="the clause that may be covered")
+    covers.add_argument("--by", action="append", default=[], metavar="CLAUSE", help="a clause that may cover it")
+    covers.add_argument("--cover", default="exact", metavar="ENGINE", help="exact (default) or pairwise")
+    _add_space(covers)
+    covers.set_defaults(run=_covers)
+
+    for command in (demo, validate, covers):
+        command.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _add_space(command: argparse.ArgumentParser) -> None:
+    """The options of a command that reads clauses over a space."""
+    command.add_argument(
         "--space", required=True, help="'name type [not null] [low..high], …', or a file that holds it (text or JSON)"
     )
-    validate.add_argument(
+    command.add_argument(
         "--file",
         action="append",
         default=[],
         metavar="FILE",
         help="clauses, one a line, # starts a comment line; - is stdin",
     )
-    validate.add_argument("--time-zone", default="UTC", help="of dates and timestamps without one (default UTC)")
-    validate.set_defaults(run=_validate)
-
-    for command in (demo, validate):
-        command.add_argument("--json", action="store_true", help="print JSON")
-    return parser
+    command.add_argument("--time-zone", default="UTC", help="of dates and timestamps without one (default UTC)")
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -86,7 +105,7 @@ def _validate(options: argparse.Namespace) -> int:
         raise CallerError("nothing to validate: give a CLAUSE or --file FILE")
     space = _space(options.space, options.time_zone)
     checked = []
-    for place, clause in _progress(_clauses(options)):
+    for place, clause in _progress(_clauses(options.clauses, options.file)):
         checked.append(_checked(place, clause, space))
     wrong = sum(not each["valid"] for each in checked)
     if options.json:
@@ -103,6 +122,42 @@ def _validate(options: argparse.Namespace) -> int:
     return NO if wrong else OK
 
 
+def _covers(options: argparse.Namespace) -> int:
+    from thatch.cover import Covered, Uncovered, covers
+
+    space = _space(options.space, options.time_zone)
+    clauses = dict(_progress(_clauses(options.by, options.file)))
+    members = {place: _compiled(place, clause, space) for place, clause in clauses.items()}
+    verdict = covers(members, _compiled("the clause", options.clause, space), space, options.cover)
+    result: dict[str, Any] = {"covered": isinstance(verdict, Covered)}
+    if isinstance(verdict, Covered):
+        result["certificate"] = [{"place": name, "clause": clauses[name]} for name in verdict.certificate]
+        lines = ["covered by the union of:" if len(verdict.certificate) > 1 else "covered by:"]
+        lines += [f"  {name}: {clauses[name]}" for name in verdict.certificate] or ["  nothing: no event can match it"]
+    elif isinstance(verdict, Uncovered):
+        result["witness"] = {name: _readable(value) for name, value in space.decode(verdict.witness).items()}
+        lines = ["not covered: this event matches the clause and none of the others"]
+        lines += [f"  {name} = {'NULL' if value is None else value}" for name, value in result["witness"].items()]
+    else:
+        result["reason"] = verdict.reason
+        lines = [f"not proven: {verdict.reason}"]
+    print(_json(result) if options.json else "\n".join(lines))
+    return OK if result["covered"] else NO
+
+
+def _compiled(place: str, clause: str, space: Space) -> Region:
+    try:
+        return space.where(clause)
+    except ClauseError as error:
+        raise CallerError(f"{place}: {error}") from None
+
+
+def _readable(value: Any) -> Any:
+    """A value that JSON and people can read: decimals, times and what is not finite as text."""
+    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else str(value)
+
+
 def _space(text: str, time_zone: str) -> Space:
     """A space written out, or in a file; JSON if it looks like it."""
     if "," not in text and " " not in text.strip() and Path(text).is_file():
@@ -112,11 +167,11 @@ def _space(text: str, time_zone: str) -> Space:
     return Space.parse(text, time_zone)
 
 
-def _clauses(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+def _clauses(given: Sequence[str], files: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Each clause with its place: an argument's number, or file and line."""
-    for number, clause in enumerate(options.clauses, 1):
+    for number, clause in enumerate(given, 1):
         yield f"clause {number}", clause
-    for name in options.file:
+    for name in files:
         if name == "-":
             yield from _lines("stdin", sys.stdin)
         else:

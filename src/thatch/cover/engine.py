@@ -78,6 +78,9 @@ class CoverEngine:
 
     def refuse_known(self, ids: Sequence[Any]) -> None:
         """Ids of a batch are new and differ; checked before anything changes."""
+        new = set(ids)
+        if len(new) == len(ids) and new.isdisjoint(self):
+            return
         seen: set[Any] = set()
         for id in ids:
             if id in self or id in seen:

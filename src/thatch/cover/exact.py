@@ -4,8 +4,8 @@ The idea: a box is covered if one member holds it, or if every piece that is lef
 it is covered. It is not covered if a corner lies in no member, or if what the members hold of it adds up to less than
 the whole. Most questions end at one of the last three; the rest branch a few times.
 
-    1. the corner least likely covered: in no member?          Uncovered, the corner is the witness
-    2. of the members that hold the corner, one holds all?     Covered by that one
+    1. does one member hold it?                                Covered by that one
+    2. the corner least likely covered: in no member?          Uncovered, the corner is the witness
     3. members that meet the box: do their shares sum to < 1?  Uncovered; a witness exists (see `find_witness`)
     4. subtract the member with the largest share, those that leave one piece only first; go on with each piece
 
@@ -42,6 +42,7 @@ from thatch.space import Space
 
 NODES_MAX = 1_024
 TESTS_MAX = 300_000
+PART = 16_384  # regions that `add_many` hands to the kernel at a time
 PLAIN_MAX = 6  # up to this many attributes a loop over all beats a loop over a mask
 UNCOVERED, COVERED, SPENT = 0, 1, 2
 _ONE = np.uint64(1)
@@ -52,24 +53,26 @@ class Scratch(NamedTuple):
     """What the search writes to: allocated once, so that a check allocates nothing."""
 
     words: Any  # uint64: bits of candidates
-    ranks: Ints  # [4, d]: rows to be asked about the box, and about its corner
+    ranks: Ints  # [6, d]: rows to be asked
     lists: Any  # int32: candidate slots of the boxes on the stack, one list after another
     stack_low: Ints  # [depth, d]: boxes still to be covered
     stack_high: Ints
     stack_list: Ints  # [depth, 2]: where the candidates of each begin and end
     low: Ints  # [d]: the box at hand; after UNCOVERED, one that holds a witness
     high: Ints
-    widths: Any  # float64 [d]: of the box at hand
+    units: Any  # float64 [d]: one over the widths of the box at hand
     masks: Any  # uint64 [slots]: the attributes at which the first box protrudes beyond a candidate
     names: Ints  # owners of the boxes used, with repetitions
     state: Ints  # [3]: number of names; nodes; box tests
 
 
 @inlined
-def width(low: int, high: int) -> float:
-    """The number of coordinates in low..high, which may be 2^64. Unsigned, because the compiler takes a signed
-    difference for one that does not overflow."""
-    return np.float64(np.uint64(high) - np.uint64(low)) + 1.0
+def width(low: int, high: int, wide: bool) -> float:
+    """The number of coordinates in low..high, which may be 2^64 on a wide axis. Unsigned there, because the compiler
+    takes a signed difference for one that does not overflow; signed elsewhere, because that converts faster."""
+    if wide:
+        return np.float64(np.uint64(high) - np.uint64(low)) + 1.0
+    return np.float64(high - low) + 1.0
 
 
 @inlined
@@ -92,7 +95,8 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
         for axis in range(d):
             now_low[axis], now_high[axis] = low[axis], high[axis]
         return UNCOVERED
-    # 1. The corner: at each attribute the end that fewer boxes hold. A box that does not begin after a value and does
+    # The rows to ask: for those that meet the box, for those that cover it, and for those that hold a corner. The
+    # corner takes at each attribute the end that fewer boxes hold: a box that does not begin after a value and does
     # not end before it holds it, and none does both, so the two counts sum to all plus those that hold it.
     ranks, cuts, edges, edge_ranks = scratch.ranks, rows.cuts, rows.edges, rows.edge_ranks
     for axis in range(d):
@@ -107,52 +111,60 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
                 low_upto += cuts[axis, cut] <= least
                 high_below += cuts[axis, cut] < most
                 high_upto += cuts[axis, cut] <= most
-        ranks[0, axis], ranks[1, axis] = high_below, low_upto  # of those that meet the box
+        ranks[0, axis], ranks[1, axis] = high_below, low_upto
+        ranks[2, axis], ranks[3, axis] = low_below, high_upto
         at_low = rows.below_count[axis, low_below] + rows.above_count[axis, low_upto]
         at_high = rows.below_count[axis, high_below] + rows.above_count[axis, high_upto]
         if at_low <= at_high:
-            now_low[axis], ranks[2, axis], ranks[3, axis] = low[axis], low_below, low_upto
+            now_low[axis], ranks[4, axis], ranks[5, axis] = low[axis], low_below, low_upto
         else:
-            now_low[axis], ranks[2, axis], ranks[3, axis] = high[axis], high_below, high_upto
-    # 2. Whoever covers the box holds the corner.
-    held = False
+            now_low[axis], ranks[4, axis], ranks[5, axis] = high[axis], high_below, high_upto
+    # 1. One that covers it.
     for word in range(meeting(rows, ranks[2], ranks[3], scratch.words)):
         bits = scratch.words[word]
         while bits != 0:
             slot = (word << 6) + lowest_bit(bits)
             bits &= bits - _ONE
-            holds = covers = True
+            covers = True
             for axis in range(d):
-                if rows.low[slot, axis] > now_low[axis] or rows.high[slot, axis] < now_low[axis]:
-                    holds = covers = False
-                    break
                 if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
                     covers = False
+                    break
             if covers:
                 scratch.names[state[0]] = rows.owner[slot]
                 state[0] += 1
                 return COVERED
-            held |= holds
+    # 2. One that holds the corner, else it is a witness.
+    held = False
+    for word in range(meeting(rows, ranks[4], ranks[5], scratch.words)):
+        bits = scratch.words[word]
+        while bits != 0 and not held:
+            slot = (word << 6) + lowest_bit(bits)
+            bits &= bits - _ONE
+            held = True
+            for axis in range(d):
+                if rows.low[slot, axis] > now_low[axis] or rows.high[slot, axis] < now_low[axis]:
+                    held = False
+                    break
+        if held:
+            break
     if not held:
         for axis in range(d):
             now_high[axis] = now_low[axis]
         return UNCOVERED
-    # With many attributes, of which boxes constrain few, a mask tells at which ones the box protrudes beyond a member:
-    # at the others the member holds all of every piece, and is not looked at again.
+    # With many attributes, of which boxes bound few, a mask tells at which ones the box protrudes beyond a member: at
+    # the others the member holds all of every piece, and is not looked at again.
     # 3 and 4. Depth first over pieces. The list of a piece is filtered from its parent's when its turn comes; it is
     # written behind the parent's, which the piece's siblings still need.
-    found, masked, widths = 0, PLAIN_MAX < d <= 64, scratch.widths
+    found, masked, units, wide = 0, PLAIN_MAX < d <= 64, scratch.units, False
+    for axis in range(d):
+        wide |= edges[0, axis] < -(2**61) or edges[1, axis] > 2**61
     for word in range(meeting(rows, ranks[0], ranks[1], scratch.words)):
         bits = scratch.words[word]
         while bits != 0:
             slot = (word << 6) + lowest_bit(bits)
             bits &= bits - _ONE
-            if masked:
-                mask = np.uint64(0)
-                for axis in range(d):
-                    if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
-                        mask |= _ONE << np.uint64(axis)
-                scratch.masks[slot] = mask
+            scratch.masks[slot] = rows.bounded[slot]
             scratch.lists[found] = slot
             found += 1
     for axis in range(d):
@@ -171,70 +183,65 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
             return SPENT
         unit = 1.0
         for axis in range(d):
-            widths[axis] = width(now_low[axis], now_high[axis])
-            unit /= widths[axis]
-        end, share_sum, best, best_share, whole = stop, 0.0, -1, -1.0, -1
+            units[axis] = 1.0 / width(now_low[axis], now_high[axis], wide)
+            unit *= units[axis]
+        end, share_sum, best, best_score, whole = stop, 0.0, -1, -1.0, -1
         for position in range(start, stop):
             slot = scratch.lists[position]
             faces = 0
             if masked:
-                share, mask = 1.0, scratch.masks[slot]
+                share, mask, kept = 1.0, scratch.masks[slot], np.uint64(0)
                 while mask != 0:
                     axis = lowest_bit(mask)
                     mask &= mask - _ONE
-                    least, most, before = rows.low[slot, axis], rows.high[slot, axis], faces
-                    if least > now_low[axis]:
-                        faces += 1
-                    else:
-                        least = now_low[axis]
-                    if most < now_high[axis]:
-                        faces += 1
-                    else:
-                        most = now_high[axis]
+                    before = faces
+                    faces += (rows.low[slot, axis] > now_low[axis]) + (rows.high[slot, axis] < now_high[axis])
+                    least = max(rows.low[slot, axis], now_low[axis])
+                    most = min(rows.high[slot, axis], now_high[axis])
                     if least > most:
                         share = -1.0
                         break
                     if faces > before:
-                        share *= width(least, most) / widths[axis]
+                        share *= width(least, most, wide) * units[axis]
+                        kept |= _ONE << np.uint64(axis)
+                if start == 0:
+                    scratch.masks[slot] = kept
             else:
                 share = unit if d <= PLAIN_MAX else 1.0  # with more, the unit may vanish
                 for axis in range(d):
-                    least, most = rows.low[slot, axis], rows.high[slot, axis]
-                    if least > now_low[axis]:
-                        faces += 1
-                    else:
-                        least = now_low[axis]
-                    if most < now_high[axis]:
-                        faces += 1
-                    else:
-                        most = now_high[axis]
+                    # Sums of comparisons, minima and maxima: branches here would be mispredicted half the time.
+                    faces += (rows.low[slot, axis] > now_low[axis]) + (rows.high[slot, axis] < now_high[axis])
+                    least = max(rows.low[slot, axis], now_low[axis])
+                    most = min(rows.high[slot, axis], now_high[axis])
                     if least > most:
                         share = -1.0
                         break
-                    share *= width(least, most) if d <= PLAIN_MAX else width(least, most) / widths[axis]
+                    share *= width(least, most, wide) if d <= PLAIN_MAX else width(least, most, wide) * units[axis]
             if share < 0.0:
                 continue
             if faces == 0:
                 whole = slot
                 break
             share_sum += share
+            score = share / faces  # many faces, many pieces
             if faces == 1:
-                share += 1.0  # leaves one piece: no branching
-            if share > best_share:
-                best, best_share = slot, share
+                score += 1.0  # leaves one piece: no branching
+            if score > best_score:
+                best, best_score = slot, score
             scratch.lists[end] = slot
             end += 1
         if whole >= 0:
             scratch.names[state[0]] = rows.owner[whole]
             state[0] += 1
             continue
-        # A share is a product of at most 2d + 1 numbers and quotients of at most two roundings each, the sum has one
-        # more for each member: less than 5d + n + 4 roundings of one part in 2^53 in all, so the true sum is below 1.
-        if share_sum < 1.0 - (5 * d + (end - stop) + 4) * _MARGIN:
+        # A share is a product of at most 2d + 1 widths and inverses of at most three roundings each, the sum has one
+        # more for each member: less than 6d + n + 4 roundings of one part in 2^53 in all, so the true sum is below 1.
+        if share_sum < 1.0 - (6 * d + (end - stop) + 4) * _MARGIN:
             return UNCOVERED
         scratch.names[state[0]] = rows.owner[best]
         state[0] += 1
-        for axis in range(d):
+        for turn in range(d):  # the first attribute last, so that its pieces, the widest, are asked first
+            axis = d - 1 - turn
             if rows.low[best, axis] > now_low[axis]:
                 push(scratch, top, stop, end)
                 scratch.stack_high[top, axis] = rows.low[best, axis] - 1
@@ -253,7 +260,7 @@ def cover_union(
     rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: Scratch, nodes_max: int, tests_max: int
 ) -> int:
     """Are the boxes first to last, without last, covered? SPENT only if none is surely not. Names each owner once."""
-    scratch.state[:] = 0
+    scratch.state[0] = scratch.state[1] = scratch.state[2] = 0
     code = COVERED
     for box in range(first, last):
         nodes_max += 1  # the budget is for all of them, but each may take its first step
@@ -312,7 +319,8 @@ def cover_and_add(
             count = scratch.state[0]
             while begins[region] + count > len(names):
                 names = np.concatenate((names, names))
-            names[begins[region] : begins[region] + count] = scratch.names[:count]
+            for position in range(count):
+                names[begins[region] + position] = scratch.names[position]
             begins[region + 1] += count
             continue
         if code == UNCOVERED:
@@ -349,7 +357,7 @@ class ExactEngine(CoverEngine):
         slots = len(self.index.rows.owner)
         return Scratch(
             np.zeros(self.index.rows.below.shape[2], np.uint64),
-            np.zeros((4, d), np.int64),
+            np.zeros((6, d), np.int64),
             np.zeros(max(65_536, 4 * slots), np.int32),
             np.zeros((depth, d), np.int64),
             np.zeros((depth, d), np.int64),
@@ -439,7 +447,7 @@ class ExactEngine(CoverEngine):
             return self._by_one(terms) or Unproven(str(error))
         code = cover_boxes(self.index.rows, low, high, scratch, self.nodes_max, self.tests_max)
         if code == COVERED:
-            return Covered(tuple(self._ids[name] for name in scratch.names[: scratch.state[0]].tolist()))
+            return Covered(tuple(self._ids[name] for name in sorted(scratch.names[: scratch.state[0]].tolist())))
         if self._vague or any(term.balls for term in terms):
             piece = (scratch.low.copy(), scratch.high.copy()) if code == UNCOVERED else None
             return self._by_one(terms) or self._with_balls(terms, piece)
@@ -558,22 +566,33 @@ class ExactEngine(CoverEngine):
         return verdicts
 
     def _add_boxes(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
-        n = len(ids)
-        self._reserve(len(low), low, high)
-        first_slot = int(self.index.rows.used[0])
+        """In parts, so that room is made for what is kept and not for all that comes."""
+        n, d = len(ids), len(self.space)
         codes = np.zeros(n, np.int64)
-        witness_low, witness_high = np.zeros((n, len(self.space)), np.int64), np.zeros((n, len(self.space)), np.int64)
-        names, begins = cover_and_add(
-            self.index.rows, low, high, starts, self._number, self._scratch, self.nodes_max, self.tests_max,
-            codes, witness_low, witness_high,
-        )  # fmt: skip
+        witness_low, witness_high = np.zeros((n, d), np.int64), np.zeros((n, d), np.int64)
+        first_number, first_slots = self._number, np.zeros(n, np.int64)
+        parts: list[tuple[Ints, Ints]] = []
+        for start in range(0, n, PART):
+            part = slice(start, min(start + PART, n))
+            boxes = slice(starts[start], starts[part.stop])
+            own_starts = starts[start : part.stop + 1] - starts[start]
+            self._reserve(len(low[boxes]), low[boxes], high[boxes])
+            slot = int(self.index.rows.used[0])
+            parts.append(
+                cover_and_add(
+                    self.index.rows, low[boxes], high[boxes], own_starts, self._number, self._scratch,
+                    self.nodes_max, self.tests_max, codes[part], witness_low[part], witness_high[part],
+                )
+            )  # fmt: skip
+            sizes = np.where(codes[part] != COVERED, np.diff(own_starts), 0)
+            first_slots[part] = slot + np.cumsum(sizes) - sizes
+            self._number += part.stop - part.start
         added = codes != COVERED
-        slots = first_slot + np.concatenate(([0], np.cumsum(np.where(added, np.diff(starts), 0))))
-        numbers = self._number + np.flatnonzero(added)
-        self._ids.update(zip(numbers.tolist(), compress(ids, added), strict=True))
-        pairs = zip(slots[:-1][added].tolist(), slots[1:][added].tolist(), strict=True)
-        self._slots.update(zip(compress(ids, added), (tuple(range(a, b)) for a, b in pairs), strict=True))
-        first_number, self._number = self._number, self._number + n
+        self._ids.update(zip((first_number + np.flatnonzero(added)).tolist(), compress(ids, added), strict=True))
+        pairs = zip(first_slots[added].tolist(), np.diff(starts)[added].tolist(), strict=True)
+        self._slots.update(zip(compress(ids, added), (tuple(range(a, a + size)) for a, size in pairs), strict=True))
+        names = np.concatenate([names for names, _ in parts])
+        begins = np.cumsum([0, *(size for _, each in parts for size in np.diff(each).tolist())])
         earlier = {int(name): self._ids[int(name)] for name in np.unique(names[names < first_number])}
         return Verdicts(self, ids, first_number, earlier, codes, names, begins, witness_low, witness_high)
 
@@ -619,7 +638,7 @@ class Verdicts(Sequence[Verdict]):
         code, engine = self.codes[position], self._engine
         if code == COVERED:
             names = self._names[self._begins[position] : self._begins[position + 1]]
-            return Covered(tuple(self._id(name) for name in names.tolist()))
+            return Covered(tuple(self._id(name) for name in sorted(names.tolist())))
         if code == UNCOVERED:
             return engine._uncovered(self._low[position], self._high[position], self._number + position)
         return engine._spent()

@@ -41,6 +41,7 @@ class Rows(NamedTuple):
     low: Ints  # [slots, d]
     high: Ints
     owner: Ints  # [slots]: the member's number
+    bounded: Any  # uint64 [slots]: a bit for each of the first 64 attributes at which the box is not the whole axis
     cuts: Ints  # [d, CUTS], ascending
     below: Any  # uint64 [d, CUTS + 1, words]
     above: Any
@@ -81,10 +82,10 @@ def meeting(rows: Rows, below: Ints, above: Ints, words: Any) -> int:
     """Bits of a superset of the boxes that meet a box, given as the numbers of its rows: `cuts_below` of its high ends
     and `cuts_upto` of its low ends. The number of words written.
 
-    Rows with more than 15/16 of all boxes are left out: verification is cheaper.
+    Rows with more than 63/64 of all boxes are left out: verification is cheaper.
     """
     count = (rows.used[0] + 63) >> 6
-    most = rows.used[1] - (rows.used[1] >> 4)
+    most = rows.used[1] - (rows.used[1] >> 6)
     started = False
     for axis in range(len(below)):
         use_below = rows.below_count[axis, below[axis]] < most
@@ -150,6 +151,11 @@ def covering_slots(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any, s
 def insert_box(rows: Rows, slot: int, low: Ints, high: Ints, box: int, owner: int) -> None:
     """Put box number `box` of an array into a slot."""
     rows.owner[slot] = owner
+    bounded = np.uint64(0)
+    for axis in range(min(low.shape[1], 64)):
+        if low[box, axis] != rows.edges[0, axis] or high[box, axis] != rows.edges[1, axis]:
+            bounded |= _ONE << np.uint64(axis)
+    rows.bounded[slot] = bounded
     word, bit = slot >> 6, _ONE << np.uint64(slot & 63)
     for axis in range(low.shape[1]):
         rows.low[slot, axis], rows.high[slot, axis] = low[box, axis], high[box, axis]
@@ -201,6 +207,7 @@ class BoxIndex:
             np.zeros((slots, d), np.int64),
             np.zeros((slots, d), np.int64),
             np.zeros(slots, np.int64),
+            np.zeros(slots, np.uint64),
             cuts,
             np.zeros((d, CUTS + 1, words), np.uint64),
             np.zeros((d, CUTS + 1, words), np.uint64),
@@ -238,12 +245,12 @@ class BoxIndex:
         ends_low, ends_high = old.low[taken], old.high[taken]
         if low is not None and high is not None:
             ends_low, ends_high = np.concatenate((ends_low, low)), np.concatenate((ends_high, high))
-        ends = np.concatenate((ends_low, ends_high))
-        step = max(1, len(ends) // 8192)
-        ordered = np.sort(ends[::step], axis=0)
+        step = max(1, len(ends_low) // 256)
+        sample = np.concatenate((ends_low[::step], ends_high[::step])).T
         cuts = np.zeros((self.attributes, CUTS), np.int64)
-        if len(ordered):
-            cuts = np.ascontiguousarray(ordered[np.linspace(0, len(ordered) - 1, CUTS).astype(np.int64)].T)
+        if sample.shape[1]:
+            quantiles = np.linspace(0, sample.shape[1] - 1, CUTS).astype(np.int64)
+            cuts = np.ascontiguousarray(np.sort(np.ascontiguousarray(sample), axis=1)[:, quantiles])
         self.rows = self._empty(slots, cuts)
         if len(taken):
             insert_many(self.rows, taken, old.low[taken], old.high[taken], old.owner[taken])

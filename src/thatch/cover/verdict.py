@@ -28,7 +28,7 @@ Point = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Every event of the region is in the union of the members named."""
+    """Every event of the region is in the union of the members named, in the order in which they were added."""
 
     certificate: tuple[Any, ...]
 

@@ -1,0 +1,67 @@
+"""The benchmarks' own workloads and real rule sets: decided, verified, and cheap to leave."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from benchmarks.classbench import VENDORED, redundant
+from benchmarks.cover import DOMAIN, linear_scan, space_of, workloads, zipf_boxes
+
+from thatch import covers
+from thatch.cover import Covered, ExactEngine, Unproven, region_of_box, verify
+from thatch.cover.told import Told
+
+WORKLOADS = workloads(scale=1.0)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_is_decided(name: str) -> None:
+    space, (low, high) = WORKLOADS[name]
+    ids = list(range(len(low)))
+    engine = ExactEngine(space)
+    verdicts = engine.add_many(ids, (low, high))
+    assert not any(isinstance(verdict, Unproven) for verdict in verdicts)
+    covered = [number for number in ids if isinstance(verdicts[number], Covered)]
+    assert len(covered) >= linear_scan((low, high))
+    regions = {number: region_of_box(low[number].tolist(), high[number].tolist(), space) for number in ids}
+    for number in random.Random(2).sample(covered, 40):
+        assert verify(verdicts[number], regions[number], regions)
+    uncovered = [number for number in ids if not isinstance(verdicts[number], Covered)]
+    for number in random.Random(3).sample(uncovered, 10):
+        earlier = {each: regions[each] for each in uncovered if each < number}
+        assert verify(verdicts[number], regions[number], earlier)
+    if len(space) == 5:
+        assert engine.nbytes < 4_000_000
+
+
+@pytest.mark.parametrize("name", ["acl1_1k", "fw1_1k"])
+def test_redundant_rules_of_real_filters(name: str) -> None:
+    found = redundant(VENDORED / name)
+    expected = {"acl1_1k": (941, 22, 22), "fw1_1k": (856, 9, 13)}[name]
+    assert (found["rules"], found["by one"], found["by union"]) == expected
+    assert found["certificates verified"] == found["by union"] and found["unproven"] == 0
+
+
+@pytest.mark.parametrize("attributes", [3, 4])
+def test_leaving_rechecks_fifty_times_fewer(attributes: int) -> None:
+    space, (low, high) = space_of(attributes, DOMAIN), zipf_boxes(10_000, attributes, 0, seed=3)
+    regions = [region_of_box(*each, space) for each in zip(low.tolist(), high.tolist(), strict=True)]
+    told = Told(space)
+    told.subscribe_many(list(range(len(low))), regions)
+    is_passive = np.zeros(len(low), np.bool_)
+    is_passive[list(told.passive)] = True
+    rechecks_of_all = 0
+    for id in random.Random(4).sample(range(len(low)), 1_000):
+        if told.is_active(id):
+            rechecks_of_all += int((((low <= high[id]) & (high >= low[id])).all(axis=1) & is_passive).sum())
+        change = told.unsubscribe(id)
+        is_passive[[id, *change.forward]] = False
+    assert rechecks_of_all >= 50 * told.rechecks
+
+
+def test_covers_as_in_the_readme() -> None:
+    space = space_of(1, 100)
+    assert covers(["x0 < 20", "x0 >= 20"], "x0 < 50", space) == Covered((0, 1))
+    assert covers({"low": "x0 < 20"}, "x0 < 50", space).witness in {(x,) for x in range(20, 50)}  # type: ignore[union-attr]
