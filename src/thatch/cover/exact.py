@@ -544,6 +544,8 @@ class ExactEngine(CoverEngine):
     def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> Sequence[Verdict]:  # type: ignore[override]
         """In one call of the kernel, where every region is a union of plain boxes."""
         boxes = as_boxes(ids, regions, self.space)
+        if not len(ids):
+            return []
         self.refuse_known(ids)
         checked: list[Region] = []
         if boxes is not None and not self._numbering and (boxes[0] <= boxes[1]).all():
