@@ -22,7 +22,7 @@ check: $(READY)
 	@$(BIN)/mypy
 
 soak: $(READY)
-	@THATCH_SOAK=1 $(BIN)/python -m pytest -m "soak or not soak"
+	@THATCH_SOAK=1 $(BIN)/python -m pytest
 
 bench: $(READY)
 	@for module in $$(ls benchmarks/*.py | sed -n 's|benchmarks/\([a-z]*\)\.py|\1|p'); do \

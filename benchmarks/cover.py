@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from benchmarks import interleaved, report
 from thatch import Space
 from thatch.cover import Covered, ExactEngine, PairwiseEngine, Unproven, region_of_box, verify
-from thatch.cover.exact import cover_boxes
 from thatch.cover.pairwise import scan_and_add
+from thatch.cover.search import cover_boxes
 from thatch.cover.told import Told
 
 Boxes = tuple[NDArray[np.int64], NDArray[np.int64]]

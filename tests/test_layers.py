@@ -22,6 +22,7 @@ ORDER = [
     "literals",
     "lexer",
     "coercion",
+    "plans",
     "where",
     "to_sql",
     "cover",

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from thatch.axis import BoolAxis, EnumAxis, StringAxis, quoted
 from thatch.intervals import Intervals
 from thatch.lexer import LIST_SIZE_MAX, RESERVED
+from thatch.plans import after_prefix
 from thatch.region import Ball, Region, Term
 from thatch.space import Attribute, Space
-from thatch.where import after_prefix
 
 HOLES_MIN = 4  # a range with more values left out than this is written as a range and NOT IN
 

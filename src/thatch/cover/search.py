@@ -1,0 +1,346 @@
+"""The search of the exact engine: is this box covered by the boxes of an index? Kernels, and the completion of a
+witness. exact.py says what it does and why.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from thatch.boxes import Ints
+from thatch.cover.index import CUTS, Rows, insert_box, lowest_bit, meeting
+from thatch.jit import inlined, kernel
+
+PLAIN_MAX = 6  # up to this many attributes a loop over all beats a loop over a mask
+UNCOVERED, COVERED, SPENT = 0, 1, 2
+_ONE = np.uint64(1)
+_MARGIN = 2.0**-51
+
+
+class Scratch(NamedTuple):
+    """What the search writes to: allocated once, so that a check allocates nothing."""
+
+    words: Any  # uint64: bits of candidates
+    ranks: Ints  # [6, d]: rows to be asked
+    lists: Any  # int32: candidate slots of the boxes on the stack, one list after another
+    stack_low: Ints  # [depth, d]: boxes still to be covered
+    stack_high: Ints
+    stack_list: Ints  # [depth, 2]: where the candidates of each begin and end
+    low: Ints  # [d]: the box at hand; after UNCOVERED, one that holds a witness
+    high: Ints
+    units: Any  # float64 [d]: one over the widths of the box at hand
+    masks: Any  # uint64 [slots]: the attributes at which the first box protrudes beyond a candidate
+    names: Ints  # owners of the boxes used, with repetitions
+    state: Ints  # [3]: number of names; nodes; box tests
+
+
+@inlined
+def width(low: int, high: int, wide: bool) -> float:
+    """The number of coordinates in low..high, which may be 2^64 on a wide axis. Unsigned there, because the compiler
+    takes a signed difference for one that does not overflow; signed elsewhere, because that converts faster."""
+    if wide:
+        return np.float64(np.uint64(high) - np.uint64(low)) + 1.0
+    return np.float64(high - low) + 1.0
+
+
+@inlined
+def push(scratch: Scratch, top: int, start: int, stop: int) -> None:
+    """Put the box at hand on the stack, with the place of its candidates."""
+    for axis in range(len(scratch.low)):
+        scratch.stack_low[top, axis] = scratch.low[axis]
+        scratch.stack_high[top, axis] = scratch.high[axis]
+    scratch.stack_list[top, 0] = start
+    scratch.stack_list[top, 1] = stop
+
+
+@inlined
+def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, nodes_max: int, tests_max: int) -> int:
+    """Is one box of an array covered? COVERED, UNCOVERED or SPENT; names are added to, never reset."""
+    d = lows.shape[1]
+    low, high = lows[box], highs[box]
+    now_low, now_high, state = scratch.low, scratch.high, scratch.state
+    if rows.used[1] == 0:
+        for axis in range(d):
+            now_low[axis], now_high[axis] = low[axis], high[axis]
+        return UNCOVERED
+    # The rows to ask: for those that meet the box, for those that cover it, and for those that hold a corner. The
+    # corner takes at each attribute the end that fewer boxes hold: a box that does not begin after a value and does
+    # not end before it holds it, and none does both, so the two counts sum to all plus those that hold it.
+    ranks, cuts, edges, edge_ranks = scratch.ranks, rows.cuts, rows.edges, rows.edge_ranks
+    for axis in range(d):
+        least, most = low[axis], high[axis]
+        if least == edges[0, axis] and most == edges[1, axis]:
+            low_below, low_upto = edge_ranks[0, axis], edge_ranks[1, axis]
+            high_below, high_upto = edge_ranks[2, axis], edge_ranks[3, axis]
+        else:
+            low_below = low_upto = high_below = high_upto = 0
+            for cut in range(CUTS):  # `cuts_below` and `cuts_upto` of both ends in one go
+                low_below += cuts[axis, cut] < least
+                low_upto += cuts[axis, cut] <= least
+                high_below += cuts[axis, cut] < most
+                high_upto += cuts[axis, cut] <= most
+        ranks[0, axis], ranks[1, axis] = high_below, low_upto
+        ranks[2, axis], ranks[3, axis] = low_below, high_upto
+        at_low = rows.below_count[axis, low_below] + rows.above_count[axis, low_upto]
+        at_high = rows.below_count[axis, high_below] + rows.above_count[axis, high_upto]
+        if at_low <= at_high:
+            now_low[axis], ranks[4, axis], ranks[5, axis] = low[axis], low_below, low_upto
+        else:
+            now_low[axis], ranks[4, axis], ranks[5, axis] = high[axis], high_below, high_upto
+    # 1. One that covers it.
+    for word in range(meeting(rows, ranks[2], ranks[3], scratch.words)):
+        bits = scratch.words[word]
+        while bits != 0:
+            slot = (word << 6) + lowest_bit(bits)
+            bits &= bits - _ONE
+            covers = True
+            for axis in range(d):
+                if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
+                    covers = False
+                    break
+            if covers:
+                scratch.names[state[0]] = rows.owner[slot]
+                state[0] += 1
+                return COVERED
+    # 2. One that holds the corner, else it is a witness.
+    held = False
+    for word in range(meeting(rows, ranks[4], ranks[5], scratch.words)):
+        bits = scratch.words[word]
+        while bits != 0 and not held:
+            slot = (word << 6) + lowest_bit(bits)
+            bits &= bits - _ONE
+            held = True
+            for axis in range(d):
+                if rows.low[slot, axis] > now_low[axis] or rows.high[slot, axis] < now_low[axis]:
+                    held = False
+                    break
+        if held:
+            break
+    if not held:
+        for axis in range(d):
+            now_high[axis] = now_low[axis]
+        return UNCOVERED
+    # With many attributes, of which boxes bound few, a mask tells at which ones the box protrudes beyond a member: at
+    # the others the member holds all of every piece, and is not looked at again.
+    # 3 and 4. Depth first over pieces. The list of a piece is filtered from its parent's when its turn comes; it is
+    # written behind the parent's, which the piece's siblings still need.
+    found, masked, units, wide = 0, PLAIN_MAX < d <= 64, scratch.units, False
+    for axis in range(d):
+        wide |= edges[0, axis] < -(2**61) or edges[1, axis] > 2**61
+    for word in range(meeting(rows, ranks[0], ranks[1], scratch.words)):
+        bits = scratch.words[word]
+        while bits != 0:
+            slot = (word << 6) + lowest_bit(bits)
+            bits &= bits - _ONE
+            scratch.masks[slot] = rows.bounded[slot]
+            scratch.lists[found] = slot
+            found += 1
+    for axis in range(d):
+        now_low[axis], now_high[axis] = low[axis], high[axis]
+    push(scratch, 0, 0, found)
+    top = 1
+    room, depth = len(scratch.lists), len(scratch.stack_list) - 2 * d
+    while top > 0:
+        top -= 1
+        for axis in range(d):
+            now_low[axis], now_high[axis] = scratch.stack_low[top, axis], scratch.stack_high[top, axis]
+        start, stop = scratch.stack_list[top, 0], scratch.stack_list[top, 1]
+        state[1] += 1
+        state[2] += stop - start
+        if state[1] > nodes_max or state[2] > tests_max or 2 * stop - start > room or top > depth:
+            return SPENT
+        unit = 1.0
+        for axis in range(d):
+            units[axis] = 1.0 / width(now_low[axis], now_high[axis], wide)
+            unit *= units[axis]
+        end, share_sum, best, best_score, whole = stop, 0.0, -1, -1.0, -1
+        for position in range(start, stop):
+            slot = scratch.lists[position]
+            faces = 0
+            if masked:
+                share, mask, kept = 1.0, scratch.masks[slot], np.uint64(0)
+                while mask != 0:
+                    axis = lowest_bit(mask)
+                    mask &= mask - _ONE
+                    before = faces
+                    faces += (rows.low[slot, axis] > now_low[axis]) + (rows.high[slot, axis] < now_high[axis])
+                    least = max(rows.low[slot, axis], now_low[axis])
+                    most = min(rows.high[slot, axis], now_high[axis])
+                    if least > most:
+                        share = -1.0
+                        break
+                    if faces > before:
+                        share *= width(least, most, wide) * units[axis]
+                        kept |= _ONE << np.uint64(axis)
+                if start == 0:
+                    scratch.masks[slot] = kept
+            else:
+                share = unit if d <= PLAIN_MAX else 1.0  # with more, the unit may vanish
+                for axis in range(d):
+                    # Sums of comparisons, minima and maxima: branches here would be mispredicted half the time.
+                    faces += (rows.low[slot, axis] > now_low[axis]) + (rows.high[slot, axis] < now_high[axis])
+                    least = max(rows.low[slot, axis], now_low[axis])
+                    most = min(rows.high[slot, axis], now_high[axis])
+                    if least > most:
+                        share = -1.0
+                        break
+                    share *= width(least, most, wide) if d <= PLAIN_MAX else width(least, most, wide) * units[axis]
+            if share < 0.0:
+                continue
+            if faces == 0:
+                whole = slot
+                break
+            share_sum += share
+            score = share / faces  # many faces, many pieces
+            if faces == 1:
+                score += 1.0  # leaves one piece: no branching
+            if score > best_score:
+                best, best_score = slot, score
+            scratch.lists[end] = slot
+            end += 1
+        if whole >= 0:
+            scratch.names[state[0]] = rows.owner[whole]
+            state[0] += 1
+            continue
+        # A share is a product of at most 2d + 1 widths and inverses of at most three roundings each, the sum has one
+        # more for each member: less than 6d + n + 4 roundings of one part in 2^53 in all, so the true sum is below 1.
+        if share_sum < 1.0 - (6 * d + (end - stop) + 4) * _MARGIN:
+            return UNCOVERED
+        scratch.names[state[0]] = rows.owner[best]
+        state[0] += 1
+        for turn in range(d):  # the first attribute last, so that its pieces, the widest, are asked first
+            axis = d - 1 - turn
+            if rows.low[best, axis] > now_low[axis]:
+                push(scratch, top, stop, end)
+                scratch.stack_high[top, axis] = rows.low[best, axis] - 1
+                top += 1
+                now_low[axis] = rows.low[best, axis]
+            if rows.high[best, axis] < now_high[axis]:
+                push(scratch, top, stop, end)
+                scratch.stack_low[top, axis] = rows.high[best, axis] + 1
+                top += 1
+                now_high[axis] = rows.high[best, axis]
+    return COVERED
+
+
+@inlined
+def cover_union(
+    rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: Scratch, nodes_max: int, tests_max: int
+) -> int:
+    """Are the boxes first to last, without last, covered? SPENT only if none is surely not. Names each owner once."""
+    scratch.state[0] = scratch.state[1] = scratch.state[2] = 0
+    code = COVERED
+    for box in range(first, last):
+        nodes_max += 1  # the budget is for all of them, but each may take its first step
+        if scratch.state[0] > len(scratch.names) - nodes_max - 2:
+            return SPENT
+        each = cover_box(rows, low, high, box, scratch, nodes_max, tests_max)
+        if each == UNCOVERED:
+            return UNCOVERED
+        code = max(code, each)
+        kept = 0
+        for position in range(scratch.state[0]):
+            name, known = scratch.names[position], False
+            for earlier in range(kept):
+                if scratch.names[earlier] == name:
+                    known = True
+                    break
+            if not known:
+                scratch.names[kept] = name
+                kept += 1
+        scratch.state[0] = kept
+    return code
+
+
+@kernel
+def cover_boxes(rows: Rows, low: Ints, high: Ints, scratch: Scratch, nodes_max: int, tests_max: int) -> int:
+    """Is the union of these boxes covered?"""
+    return cover_union(rows, low, high, 0, len(low), scratch, nodes_max, tests_max)
+
+
+@kernel
+def cover_and_add(
+    rows: Rows,
+    low: Ints,
+    high: Ints,
+    starts: Ints,
+    owner: int,
+    scratch: Scratch,
+    nodes_max: int,
+    tests_max: int,
+    codes: Ints,
+    witness_low: Ints,
+    witness_high: Ints,
+) -> tuple[Ints, Ints]:
+    """For each region in turn, its boxes starts[i]..starts[i+1]: decide, and insert it unless it is covered.
+
+    Owners are numbered upward from `owner`. Certificates come back as names with the place where each region's begin.
+    """
+    n = len(starts) - 1
+    names, begins = np.empty(max(64, n), np.int64), np.zeros(n + 1, np.int64)
+    for region in range(n):
+        first, last = starts[region], starts[region + 1]
+        code = cover_union(rows, low, high, first, last, scratch, nodes_max, tests_max)
+        codes[region] = code
+        begins[region + 1] = begins[region]
+        if code == COVERED:
+            count = scratch.state[0]
+            while begins[region] + count > len(names):
+                names = np.concatenate((names, names))
+            for position in range(count):
+                names[begins[region] + position] = scratch.names[position]
+            begins[region + 1] += count
+            continue
+        if code == UNCOVERED:
+            for axis in range(low.shape[1]):
+                witness_low[region, axis] = scratch.low[axis]
+                witness_high[region, axis] = scratch.high[axis]
+        for box in range(first, last):
+            insert_box(rows, rows.used[0], low, high, box, owner + region)
+    return names[: begins[n]].copy(), begins
+
+
+def find_witness(low: list[int], high: list[int], walls: list[tuple[list[int], list[int]]]) -> list[int]:
+    """A point of a box that is in no wall, where the walls' parts of the box sum to less than the box. Exact integers.
+
+    Cut the box around the largest wall. The wall's own share is gone from the volume and from the sum alike, and what
+    else lay inside it is gone from the sum only, so some piece is left with a sum below its volume: go there. Each
+    step loses a wall, so it ends, after at most n steps of n walls each.
+    """
+    while True:
+        clipped = [wall for wall in (_clip(low, high, *wall) for wall in walls) if wall is not None]
+        if not clipped:
+            return low
+        wall_low, wall_high = max(clipped, key=lambda wall: _volume(*wall))
+        walls = clipped
+        now_low, now_high = list(low), list(high)
+        best: tuple[int, list[int], list[int]] | None = None
+        for axis in range(len(low)):
+            for side_low, side_high in (
+                (now_low[axis], wall_low[axis] - 1),
+                (wall_high[axis] + 1, now_high[axis]),
+            ):
+                if side_low <= side_high:
+                    piece_low, piece_high = list(now_low), list(now_high)
+                    piece_low[axis], piece_high[axis] = side_low, side_high
+                    held = sum(_volume(*w) for w in (_clip(piece_low, piece_high, *w) for w in walls) if w is not None)
+                    slack = _volume(piece_low, piece_high) - held
+                    if best is None or slack > best[0]:
+                        best = slack, piece_low, piece_high
+            now_low[axis], now_high[axis] = max(now_low[axis], wall_low[axis]), min(now_high[axis], wall_high[axis])
+        assert best is not None and best[0] > 0, "the walls hold as much as the box"
+        _, low, high = best
+
+
+def _clip(
+    low: list[int], high: list[int], wall_low: list[int], wall_high: list[int]
+) -> tuple[list[int], list[int]] | None:
+    least = [max(one, other) for one, other in zip(low, wall_low, strict=True)]
+    most = [min(one, other) for one, other in zip(high, wall_high, strict=True)]
+    return (least, most) if all(a <= b for a, b in zip(least, most, strict=True)) else None
+
+
+def _volume(low: list[int], high: list[int]) -> int:
+    return prod(most - least + 1 for least, most in zip(low, high, strict=True))
