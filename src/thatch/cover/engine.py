@@ -23,7 +23,10 @@ Boxes = tuple[Coordinates, Coordinates]
 
 
 class CoverEngine:
-    """Members are added and discarded by id; `check` asks whether their union, or one of them, covers a region."""
+    """Members are added and discarded by id; `check` asks whether their union, or one of them, covers a region.
+
+    For one thread at a time: an engine writes to scratch space of its own while it answers.
+    """
 
     name: ClassVar[str]
     covers_by: ClassVar[str]  # "one" or "union"

@@ -1,0 +1,56 @@
+"""Dates beside timestamps in zones where midnight may not exist, days are skipped and clocks change: Spark decides."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from thatch import Space
+
+DAYS = [
+    date(2018, 11, 4),  # São Paulo: the day begins at 01:00
+    date(2018, 2, 18),  # and here its last hour comes twice
+    date(2020, 3, 29),  # Berlin: 02:30 does not exist
+    date(2020, 10, 25),  # and here it comes twice
+    date(2011, 12, 30),  # Apia: the whole day does not exist
+    date(1900, 1, 1),  # local mean time, with seconds
+    date(9999, 12, 30),
+]
+
+
+def clauses() -> list[str]:
+    found = []
+    for day in DAYS:
+        text = day.isoformat()
+        for operator in ("=", "<", "<=", ">="):
+            found += [
+                f"at {operator} DATE'{text}'",
+                f"day {operator} TIMESTAMP'{text} 00:00:00'",
+                f"day {operator} TIMESTAMP'{text} 23:30:00Z'",
+                f"at {operator} '{text} 00:30:00'",
+                f"at {operator} '{text} 02:30:00'",
+            ]
+        found.append(f"at IN ('{text}', DATE'2018-11-04')")
+    return found
+
+
+@pytest.mark.parametrize("zone", ["America/Sao_Paulo", "Europe/Berlin", "Pacific/Apia"])
+def test_zones(spark: Any, zone: str) -> None:
+    times = [
+        datetime(d.year, d.month, d.day, hour, 30 * (hour % 2), tzinfo=UTC) for d in DAYS for hour in (0, 1, 2, 3, 23)
+    ]
+    rows = [(time.date(), time) for time in times] + [(None, None)]
+    space, texts = Space.parse("day date, at timestamp", time_zone=zone), clauses()
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.createDataFrame(rows, "day date, at timestamp").coalesce(1)
+        answers = frame.selectExpr(*[f"({text}) AS c{number}" for number, text in enumerate(texts)]).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    for number, text in enumerate(texts):
+        region = space.where(text)
+        for (day, at), answer in zip(rows, answers, strict=True):
+            assert region.contains({"day": day, "at": at}) == (answer[number] is True), (zone, text, day, at)
