@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import interleaved, report
+from benchmarks.linear_scan import scan_and_add
 from thatch import Space
-from thatch.cover import Covered, ExactEngine, PairwiseEngine, Unproven, region_of_box, verify
-from thatch.cover.pairwise import scan_and_add
+from thatch.cover import Covered, ExactEngine, PairwiseEngine, Told, Unproven, region_of_box, verify
 from thatch.cover.search import cover_boxes
-from thatch.cover.told import Told
 
 Boxes = tuple[NDArray[np.int64], NDArray[np.int64]]
 DOMAIN = 1_000

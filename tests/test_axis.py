@@ -100,7 +100,7 @@ def test_every_coordinate_decodes_and_encodes_to_itself(declared: str, data: st.
     for middle in (near, attribute.low, attribute.first, attribute.last):
         for coordinate in range(middle - 3, middle + 4):
             if not attribute.low <= coordinate <= attribute.last:
-                with pytest.raises(ValueError, match=f"attribute 'a' has no coordinate {coordinate}"):
+                with pytest.raises(ValueError, match=f"attribute 'a': {coordinate} is no coordinate of it"):
                     attribute.decode(coordinate)
                 continue
             value = attribute.decode(coordinate)

@@ -15,6 +15,7 @@ DAYS = [
     date(2020, 3, 29),  # Berlin: 02:30 does not exist
     date(2020, 10, 25),  # and here it comes twice
     date(2011, 12, 30),  # Apia: the whole day does not exist
+    date(1919, 3, 31),  # Toronto: clocks went from 23:30 to 00:30
     date(1900, 1, 1),  # local mean time, with seconds
     date(9999, 12, 30),
 ]
@@ -29,6 +30,8 @@ def clauses() -> list[str]:
                 f"at {operator} DATE'{text}'",
                 f"day {operator} TIMESTAMP'{text} 00:00:00'",
                 f"day {operator} TIMESTAMP'{text} 23:30:00Z'",
+                f"day {operator} TIMESTAMP'{text} 04:30:00Z'",
+                f"day {operator} TIMESTAMP'{text} 04:45:00Z'",
                 f"at {operator} '{text} 00:30:00'",
                 f"at {operator} '{text} 02:30:00'",
             ]
@@ -36,11 +39,10 @@ def clauses() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("zone", ["America/Sao_Paulo", "Europe/Berlin", "Pacific/Apia"])
+@pytest.mark.parametrize("zone", ["America/Sao_Paulo", "America/Toronto", "Europe/Berlin", "Pacific/Apia"])
 def test_zones(spark: Any, zone: str) -> None:
-    times = [
-        datetime(d.year, d.month, d.day, hour, 30 * (hour % 2), tzinfo=UTC) for d in DAYS for hour in (0, 1, 2, 3, 23)
-    ]
+    hours = [(0, 0), (1, 30), (2, 0), (3, 30), (4, 30), (5, 0), (23, 30)]
+    times = [datetime(d.year, d.month, d.day, *hour, tzinfo=UTC) for d in DAYS for hour in hours]
     rows = [(time.date(), time) for time in times] + [(None, None)]
     space, texts = Space.parse("day date, at timestamp", time_zone=zone), clauses()
     before = spark.conf.get("spark.sql.session.timeZone")

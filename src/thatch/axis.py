@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -309,7 +310,7 @@ class DateAxis(Axis):
 
     def encode(self, value: Any) -> int:
         if isinstance(value, np.datetime64) and np.datetime_data(value.dtype)[0] == "D" and not np.isnat(value):
-            return int(value.astype(np.int64))
+            return int(value.astype(np.int64)) * np.datetime_data(value.dtype)[1]
         if not isinstance(value, date) or isinstance(value, datetime):
             raise ValueError("is not a date")
         return value.toordinal() - times.EPOCH_ORDINAL
@@ -426,6 +427,7 @@ class StringAxis(Axis):
 
     def __init__(self) -> None:
         self.labels = Labels()
+        self._lock = threading.Lock()
 
     def encode(self, value: Any) -> int:
         return self.labels.of(_text(value))
@@ -439,16 +441,18 @@ class StringAxis(Axis):
     def cut(self, text: str) -> int:
         """The least coordinate whose strings are all >= text. Renumbers if there is no room."""
         label = self.labels.cut(text)
-        if label is None:
-            self.labels = self.labels.numbered([text])
-            label = self.labels.cut(text)
-            assert label is not None
+        while label is None:
+            label = self.cut_many([text]).cut(text)
         return label
 
-    def cut_many(self, texts: Sequence[str]) -> None:
-        """Make room for many cuts at once."""
-        if not self.labels.cut_many(texts):
+    def cut_many(self, texts: Sequence[str]) -> Labels:
+        """Cut at many strings at once. The numbering that has them all, which may be a new one."""
+        labels = self.labels
+        if labels.cut_many(texts):
+            return labels
+        with self._lock:  # one thread at a time: two new numberings would each lack the other's cuts
             self.labels = self.labels.numbered(texts)
+            return self.labels
 
     def width(self, low: int, high: int) -> float:
         """One for each string or gap between strings that subscriptions tell apart."""

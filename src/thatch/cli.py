@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -89,7 +90,7 @@ def _add_space(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="clauses, one a line, # starts a comment line; - is stdin",
     )
-    command.add_argument("--time-zone", default="UTC", help="of dates and timestamps without one (default UTC)")
+    command.add_argument("--time-zone", help="of dates and timestamps without one (default UTC; JSON has its own)")
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -158,13 +159,20 @@ def _readable(value: Any) -> Any:
     return value if plain else str(value)
 
 
-def _space(text: str, time_zone: str) -> Space:
+def _space(text: str, time_zone: str | None) -> Space:
     """A space written out, or in a file; JSON if it looks like it."""
-    if "," not in text and " " not in text.strip() and Path(text).is_file():
-        text = Path(text).read_text(encoding="utf-8")
+    if len(text) < 4096 and "\0" not in text and Path(text).is_file():
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise CallerError(f"{text}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    elif " " not in text.strip():
+        raise CallerError(f"--space {text!r} is neither a space like 'price double' nor a file that exists")
     if text.lstrip().startswith("{"):
+        if time_zone is not None:
+            raise CallerError("a space in JSON has its own time zone: leave out --time-zone")
         return Space.from_json(text)
-    return Space.parse(text, time_zone)
+    return Space.parse(text, time_zone or "UTC")
 
 
 def _clauses(given: Sequence[str], files: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -227,7 +235,12 @@ def _progress(items: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _json(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    """Text that is not valid Unicode, as a shell may pass it, is shown with its bytes escaped."""
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        encoded = json.dumps(value).encode()
+    return msgspec.json.format(encoded, indent=1).decode()
 
 
 if __name__ == "__main__":

@@ -86,5 +86,7 @@ def shown(value: Any, width: int = 80) -> str:
     >>> shown("x" * 1000, 12)
     "'xxxxxxxx..."
     """
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return f"an int of {value.bit_length():,} bits"
     text = repr(value[: width * 2] if isinstance(value, str | bytes) else value)
     return text if len(text) <= width else text[: width - 3] + "..."

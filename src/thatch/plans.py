@@ -370,8 +370,8 @@ class Listed(Atom):
                 values = [_text_of(literal, attribute) for literal in _literals(kind, values)]
             if isinstance(axis, EnumAxis):
                 return _points(axis.ordinals(set(values).__contains__))
-            axis.cut_many([end for text in values for end in (text, text + "\0")])
-            return Intervals.of(axis.labels.spans(values))
+            labels = axis.cut_many([end for text in values for end in (text, text + "\0")])
+            return Intervals.of(labels.spans(values))
         low, high = attribute.first, attribute.last
         if kind == "i" and isinstance(axis, IntAxis):
             return Intervals.of([(value, value) for value in values if low <= value <= high])

@@ -307,12 +307,13 @@ class Region:
     price >= 20.0D
     """
 
-    __slots__ = ("_numbering", "_terms", "space")
+    __slots__ = ("_state", "space")
 
     def __init__(self, space: Space, terms: Iterable[Term], numbering: tuple[Labels, ...] | None = None) -> None:
         self.space = space
-        self._numbering = space.numbering if numbering is None else numbering
-        self._terms = tuple(simplified(_without_empty(terms, space), space))
+        if numbering is None:
+            numbering = space.numbering
+        self._state = tuple(simplified(_without_empty(terms, space), space)), numbering
 
     @classmethod
     def everything(cls, space: Space) -> Region:
@@ -325,18 +326,14 @@ class Region:
     @property
     def terms(self) -> tuple[Term, ...]:
         """The terms, in coordinates of the space's present numbering."""
-        if self._numbering is not self.space.numbering:
-            self._renumber()
-        return self._terms
-
-    def _renumber(self) -> None:
-        """Idempotent, and each attribute is assigned whole: two threads that do it at once do it alike."""
-        while self._numbering is not self.space.numbering:
-            numbering = self.space.numbering
-            old = dict(zip(_string_indices(self.space), self._numbering, strict=True))
-            terms = tuple(sorted((_reread(term, old, self.space) for term in self._terms), key=_order))
-            if numbering is self.space.numbering:
-                self._terms, self._numbering = terms, numbering
+        terms, numbering = self._state
+        while numbering is not self.space.numbering:
+            now = self.space.numbering
+            old = dict(zip(_string_indices(self.space), numbering, strict=True))
+            moved = tuple(sorted((_reread(term, old, self.space) for term in terms), key=_order))
+            if now is self.space.numbering:
+                terms, numbering = self._state = moved, now  # one store: another thread sees both or neither
+        return terms
 
     def terms_in(self, space: Space) -> tuple[Term, ...]:
         """The terms in the coordinates of an equal space, which may have met other strings."""
@@ -345,33 +342,34 @@ class Region:
         if space != self.space:
             raise CallerError(f"regions of different spaces do not mix: {self.space} and {space}")
         while True:
-            terms, numbering = self.terms, space.numbering
-            old = dict(zip(_string_indices(self.space), self._numbering, strict=True))
+            terms, own = self._state
+            numbering = space.numbering
+            old = dict(zip(_string_indices(self.space), own, strict=True))
             moved = tuple(_reread(term, old, space) for term in terms)
             if numbering is space.numbering:
                 return moved
 
     @property
     def is_empty(self) -> bool:
-        return not self._terms
+        return not self._state[0]
 
     @property
     def has_balls(self) -> bool:
-        return any(term.balls for term in self._terms)
+        return any(term.balls for term in self._state[0])
 
     def __bool__(self) -> bool:
         raise TypeError("a region has no truth value: use `is_empty` or `contains`")
 
     def __eq__(self, other: object) -> bool:
-        """Same space, same terms in normal form. Equal regions hold the same points; the reverse is `is_within`
-        both ways."""
+        """Same space, same terms in normal form. Regions that are equal hold the same points. Two that hold the same
+        points may be unequal, in terms cut differently: `is_within` both ways tells."""
         if not isinstance(other, Region) or self.space != other.space:
             return False
         mine, theirs, _ = self._beside(other)
         return sorted(theirs, key=_order) == sorted(mine, key=_order)
 
     def __hash__(self) -> int:
-        return hash((self.space, len(self._terms)))
+        return hash((self.space, len(self._state[0])))
 
     def __repr__(self) -> str:
         return f"<Region {self.to_sql()}>"
@@ -384,14 +382,22 @@ class Region:
 
     def contains(self, event: Mapping[str, Any]) -> bool:
         """Whether an event is in this region. Attributes that the space does not have are ignored."""
-        return self.contains_point(self.space.encode(event))
+        while True:
+            numbering = self.space.numbering
+            found = self.contains_point(self.space.encode(event))
+            if numbering is self.space.numbering:  # else strings were renumbered in between
+                return found
 
     def contains_point(self, point: Sequence[int]) -> bool:
         return any(term.contains(point, self.space) for term in self.terms)
 
     def contains_batch(self, events: Any) -> NDArray[np.bool_]:
         """`contains` for each row of an Arrow table or a dict of arrays."""
-        return self.contains_points(self.space.encode_batch(events))
+        while True:
+            numbering = self.space.numbering
+            found = self.contains_points(self.space.encode_batch(events))
+            if numbering is self.space.numbering:
+                return found
 
     def contains_points(self, columns: Sequence[Coordinates]) -> NDArray[np.bool_]:
         """`contains_point` for columns of coordinates, one per attribute."""
@@ -422,10 +428,17 @@ class Region:
                 return mine, theirs, numbering
 
     def __and__(self, other: Region) -> Region:
+        if not isinstance(other, Region):
+            return NotImplemented
         mine, theirs, numbering = self._beside(other)
-        return Region(self.space, products(mine, theirs), numbering)
+        both = products(mine, theirs)
+        if len(both) > BOXES_CAP:
+            raise TooManyBoxes(len(both), BOXES_CAP)
+        return Region(self.space, both, numbering)
 
     def __or__(self, other: Region) -> Region:
+        if not isinstance(other, Region):
+            return NotImplemented
         mine, theirs, numbering = self._beside(other)
         return Region(self.space, [*mine, *theirs], numbering)
 
@@ -434,6 +447,8 @@ class Region:
 
         The other one must have no ball where it meets this one: what is outside a ball is no term.
         """
+        if not isinstance(other, Region):
+            return NotImplemented
         mine, theirs, numbering = self._beside(other)
         cuts = [cut for cut in theirs if any(_meet(term, cut, self.space) for term in mine)]
         if any(cut.balls for cut in cuts):
@@ -578,6 +593,23 @@ def boxes_to_terms(low: Coordinates, high: Coordinates, space: Space) -> list[Te
 
 def _string_indices(space: Space) -> list[int]:
     return [index for index, a in enumerate(space.attributes) if isinstance(a.axis, StringAxis)]
+
+
+def renumbered(
+    point: Sequence[int], space: Space, old: tuple[Labels, ...]
+) -> tuple[tuple[int, ...], tuple[Labels, ...]]:
+    """A point that was found under an older numbering of strings, under the present one, and that."""
+    while True:
+        numbering = space.numbering
+        labels = dict(zip(_string_indices(space), old, strict=True))
+        moved = []
+        for index, coordinate in enumerate(point):
+            axis = space.attributes[index].axis
+            if isinstance(axis, StringAxis) and coordinate >= axis.first:
+                coordinate = axis.labels.of(labels[index].cut_at(coordinate))
+            moved.append(coordinate)
+        if numbering is space.numbering:
+            return tuple(moved), numbering
 
 
 def _reread(term: Term, old: Mapping[int, Labels], space: Space) -> Term:

@@ -57,8 +57,8 @@ class Attribute:
         first: int | None = None,
         last: int | None = None,
     ) -> None:
-        if not name:
-            raise SpaceError("an attribute needs a name")
+        if not name or any(0xD800 <= ord(character) <= 0xDFFF for character in name):
+            raise SpaceError(f"an attribute needs a name of valid Unicode, not {name!r}")
         self.name = name
         self.axis = axis
         self.nullable = nullable
@@ -104,7 +104,7 @@ class Attribute:
         if coordinate == self.null:
             return None
         if not self.first <= coordinate <= self.last:
-            raise ValueError(f"attribute {self.name!r} has no coordinate {coordinate}")
+            raise EventError(self.name, coordinate, "is no coordinate of it")
         return self.axis.decode(coordinate)
 
     def encode_array(self, array: Any, rows: int) -> Coordinates:
@@ -114,6 +114,7 @@ class Attribute:
         if (
             isinstance(array, np.ndarray)
             and array.dtype == np.int64
+            and array.ndim == 1
             and isinstance(self.axis, IntAxis)
             and self._all_within(array)
         ):
@@ -191,7 +192,9 @@ class Space:
         self._index: dict[str, int] = {}
         for index, attribute in enumerate(attributes):
             if self._index.setdefault(attribute.name.lower(), index) != index:
-                raise SpaceError(f"attribute {attribute.name!r} is ambiguous: names differ by more than case")
+                raise SpaceError(
+                    f"attribute {attribute.name!r} is ambiguous: case does not tell names apart, rename one"
+                )
         self._names = tuple(attribute.name for attribute in attributes)
         self._name_set = frozenset(self._names)
         self._strings = tuple(a.axis for a in attributes if isinstance(a.axis, StringAxis))
@@ -278,12 +281,17 @@ class Space:
         return [attribute.encode(event.get(attribute.name, MISSING)) for attribute in self.attributes]
 
     def decode(self, point: Any) -> dict[str, Any]:
-        """An event at a point."""
+        """An event at a point. For a string between those that clauses mention, one of its gap is made up."""
+        if len(point) != len(self.attributes):
+            raise SpaceError(f"a point of this space has {len(self.attributes)} coordinates, not {len(point)}")
         return {a.name: a.decode(int(c)) for a, c in zip(self.attributes, point, strict=True)}
 
     def encode_batch(self, events: Any) -> list[Coordinates]:
         """The coordinates of many events, a column an attribute: an Arrow table or batch, or a dict of arrays."""
         pairs = _columns(events)
+        for name, column in pairs:
+            if not hasattr(column, "__len__") or getattr(column, "ndim", 1) != 1:
+                raise SpaceError(f"column {name!r} of a batch must be a list or an array of one dimension")
         sizes = {len(column) for _, column in pairs}
         if len(sizes) > 1:
             raise SpaceError(f"columns of one batch must have one length, not {sorted(sizes)}")
@@ -426,10 +434,10 @@ class _Parser:
             return StringAxis()
         try:
             if word == "decimal":
-                digits = [int(each) for each in self.listed("number")]
-                if len(digits) != 2:
+                digits = self.listed("number")
+                if len(digits) != 2 or not all(each.isdecimal() for each in digits):
                     self.fail("decimal(precision, scale)")
-                return DecimalAxis(*digits)
+                return DecimalAxis(*map(int, digits))
             if word == "enum":
                 return EnumAxis([_unquoted(each) for each in self.listed("text")])
         except ValueError as error:

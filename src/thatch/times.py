@@ -25,7 +25,9 @@ _TIMESTAMP = re.compile(
     re.ASCII,
 )
 BLANKS = "".join(map(chr, range(0x21)))  # what Spark trims: blanks and control characters, not Unicode spaces
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.ASCII)
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])(?:(\d{1,2})(?::([0-5]\d)(?::([0-5]\d))?)?|(\d\d)([0-5]\d)(?:([0-5]\d))?)", re.ASCII
+)
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -83,8 +85,22 @@ def micros_of_local(local: int, zone: ZoneInfo) -> int:
 
 
 def micros_of_day(days: int, zone: ZoneInfo) -> int:
-    """The first instant of a day: what a date becomes beside a timestamp."""
-    return micros_of_local(days * MICROS_PER_DAY, zone)
+    """The first instant of a day: what a date becomes beside a timestamp. Where clocks skip midnight, the day begins
+    when they do."""
+    start = micros_of_local(days * MICROS_PER_DAY, zone)
+    if zone.key == "UTC" or not DAY_FIRST < days < DAY_LAST:
+        return start
+    midnight = datetime.min + timedelta(days=days - DAY_FIRST)
+    before, after = zone.utcoffset(midnight), zone.utcoffset(midnight.replace(fold=1))
+    assert before is not None and after is not None
+    if before >= after:  # no gap: in one, the offset grows
+        return start
+    first = start - (after - before) // timedelta(microseconds=1)  # before the clocks change; start is not
+    while first + 1 < start:
+        middle = (first + start) // 2
+        moment = (EPOCH + timedelta(microseconds=middle)).astimezone(zone)
+        first, start = (first, middle) if moment.utcoffset() == after else (middle, start)
+    return start
 
 
 def _offset_of_suffix(suffix: str) -> int | ZoneInfo:
@@ -92,7 +108,8 @@ def _offset_of_suffix(suffix: str) -> int | ZoneInfo:
         return 0
     match = _OFFSET.fullmatch(suffix)
     if match is not None:
-        sign, hours, minutes, seconds = match.groups()
+        sign, *parts = match.groups()
+        hours, minutes, seconds = parts[:3] if parts[0] else parts[3:]
         total = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
         if total > 18 * 3600:
             raise ValueError("has a time zone offset beyond 18 hours")

@@ -1,7 +1,4 @@
-"""Is this subscription already covered by the others, and which ones prove it?
-
-`ENGINES` names every way to answer; a contract suite runs them all. Kernels are loaded with the first engine.
-"""
+"""Is this subscription already covered by the others, and which ones prove it? Kernels are loaded with this package."""
 
 from __future__ import annotations
 
@@ -9,21 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thatch.cover.engine import CoverEngine, region_of_box
+from thatch.cover.engines import ENGINES, engine
 from thatch.cover.exact import ExactEngine
 from thatch.cover.pairwise import PairwiseEngine
+from thatch.cover.told import Change, Told
 from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, grown, verify
 from thatch.errors import CallerError
 from thatch.region import Region
 from thatch.space import Space
-
-ENGINES: dict[str, type[CoverEngine]] = {engine.name: engine for engine in (PairwiseEngine, ExactEngine)}
-
-
-def engine(name: str, space: Space, **options: Any) -> CoverEngine:
-    """A cover engine by name, as in `engine("exact", space)`."""
-    if name not in ENGINES:
-        raise CallerError(f"no cover engine {name!r}; there are {', '.join(ENGINES)}")
-    return ENGINES[name](space, **options)
 
 
 def covers(
@@ -40,20 +30,27 @@ def covers(
     >>> space.decode(covers(["price < 20"], "price < 50", space).witness)
     {'price': 20.0}
     """
-    named = members.items() if isinstance(members, Mapping) else enumerate(members)
+    if isinstance(members, str | Region):
+        raise CallerError("the members are a list or a mapping of clauses, not one clause")
     asked = engine(cover, space)
-    for name, member in named:
-        asked.add(name, space.where(member) if isinstance(member, str) else member)
-    verdict = asked.check(space.where(region) if isinstance(region, str) else region)
-    return Uncovered(verdict.witness) if isinstance(verdict, Uncovered) else verdict
+    for name, member in members.items() if isinstance(members, Mapping) else enumerate(members):
+        asked.add(name, _region(member, space))
+    verdict = asked.check(_region(region, space))
+    return Uncovered(verdict.witness, space=space) if isinstance(verdict, Uncovered) else verdict
+
+
+def _region(clause: Region | str, space: Space) -> Region:
+    return clause if isinstance(clause, Region) else space.where(clause)
 
 
 __all__ = [
     "ENGINES",
+    "Change",
     "CoverEngine",
     "Covered",
     "ExactEngine",
     "PairwiseEngine",
+    "Told",
     "Uncovered",
     "Unproven",
     "Verdict",

@@ -73,7 +73,9 @@ class CoverEngine:
         for id, region in zip(ids, as_regions(ids, regions, self.space), strict=True):
             verdict = self.check(region)
             if isinstance(verdict, Uncovered):
-                verdict = Uncovered(verdict.witness)  # completed now: the next line changes the members
+                verdict = Uncovered(
+                    verdict.witness, space=self.space
+                )  # completed now: the next line changes the members
             if not isinstance(verdict, Covered):
                 self.add(id, region)
             verdicts.append(verdict)

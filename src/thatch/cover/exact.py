@@ -36,7 +36,7 @@ from thatch.cover.index import BoxIndex
 from thatch.cover.search import COVERED, UNCOVERED, Scratch, cover_and_add, cover_boxes, find_witness
 from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, inner_boxes, outer, terms_covered
 from thatch.errors import CallerError, TooManyBoxes
-from thatch.region import Region, Term, boxes_to_terms, hulls
+from thatch.region import Region, Term, boxes_to_terms, hulls, products
 from thatch.space import Space
 
 NODES_MAX = 1_024
@@ -58,6 +58,7 @@ class ExactEngine(CoverEngine):
         self._ids: dict[int, Any] = {}
         self._number = 0  # of the next member: numbers rise and are never used again
         self._departures = 0
+        self._takes_parts = True
         self._empty: dict[Any, None] = {}  # members that hold nothing
         self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to cross out
         self._numbering = space.numbering
@@ -156,13 +157,21 @@ class ExactEngine(CoverEngine):
         try:
             low, high = _plain_box(terms, self.space) or _outer_boxes(terms, self.space)
         except TooManyBoxes as error:
-            return self._by_one(terms) or Unproven(str(error))
+            for attempt in (self._by_hulls, self._by_one, self._by_a_point):
+                verdict = attempt(terms)
+                if verdict is not None:
+                    return verdict
+            return Unproven(str(error))
         code = cover_boxes(self.index.rows, low, high, scratch, self.nodes_max, self.tests_max)
         if code == COVERED:
             return Covered(tuple(self._ids[name] for name in sorted(scratch.names[: scratch.state[0]].tolist())))
         if self._vague or any(term.balls for term in terms):
             piece = (scratch.low.copy(), scratch.high.copy()) if code == UNCOVERED else None
-            return self._by_one(terms) or self._with_balls(terms, piece)
+            for attempt in (self._by_one, self._by_parts):
+                verdict = attempt(terms)
+                if verdict is not None:
+                    return verdict
+            return self._with_balls(terms, piece)
         if code == UNCOVERED:
             return self._uncovered(scratch.low, scratch.high, self._number)
         return self._spent()
@@ -170,7 +179,47 @@ class ExactEngine(CoverEngine):
     def _spent(self) -> Unproven:
         return Unproven(f"the budget of {self.nodes_max:,} nodes and {self.tests_max:,} box tests is used up")
 
-    def _by_one(self, terms: Sequence[Term]) -> Covered | None:
+    def _by_hulls(self, terms: Sequence[Term]) -> Verdict | None:
+        """Sets too large to cross out, as the boxes around them."""
+        low, high = hulls(terms, self.space)
+        scratch = self._scratch
+        if cover_boxes(self.index.rows, low, high, scratch, self.nodes_max, self.tests_max) != COVERED:
+            return None
+        return Covered(tuple(self._ids[name] for name in sorted(scratch.names[: scratch.state[0]].tolist())))
+
+    def _by_a_point(self, terms: Sequence[Term]) -> Verdict | None:
+        """The least and the greatest corner of each term: if one is in no member, it is a witness."""
+        for term in terms:
+            low, high = hulls([term], self.space)
+            for point in (low[0].tolist(), high[0].tolist()):
+                if term.contains(point, self.space) and not self._held(point):
+                    return Uncovered(point, space=self.space)
+        return None
+
+    def _by_parts(self, terms: Sequence[Term]) -> Verdict | None:
+        """What members with large sets hold of the question is often small: ask an engine of those parts."""
+        if not self._takes_parts or not self._vague:
+            return None
+        small = ExactEngine(self.space, self.nodes_max, self.tests_max)
+        small._takes_parts = False
+        rows = self.index.rows
+        low, high = hulls(terms, self.space)
+        slots = {slot for box in range(len(low)) for slot in self.index.meeting(low[box], high[box])}
+        for id in dict.fromkeys(self._ids[int(number)] for number in rows.owner[sorted(slots)]):
+            if id not in self._vague:
+                own = list(self._slots[id])
+                small.add(id, Region(self.space, boxes_to_terms(rows.low[own], rows.high[own], self.space)))
+        for id, member in self._vague.items():
+            parts = products(terms, member.terms_in(self.space))
+            if sum(part.box_count() for part in parts) > NODES_MAX:
+                return None
+            small.add(id, Region(self.space, parts))
+        verdict = small.check(Region(self.space, terms))
+        if isinstance(verdict, Uncovered):
+            verdict = Uncovered(verdict.witness, space=self.space)
+        return None if isinstance(verdict, Unproven) else verdict
+
+    def _by_one(self, terms: Sequence[Term]) -> Verdict | None:
         """Each term inside one term of one member with balls or large sets."""
         names = []
         for term in terms:
@@ -197,32 +246,32 @@ class ExactEngine(CoverEngine):
         low, high = piece
         for point in (low.tolist(), high.tolist(), self._uncovered(low, high, self._number).witness):
             in_region = any(term.contains(point, self.space) for term in terms)
-            held = self._holds(point) or any(each.contains_point(point) for each in self._vague.values())
-            if in_region and not held:
-                return Uncovered(point)
-        return Unproven("balls are only bounded by boxes here, and the bounds decide nothing")
+            if in_region and not self._held(point):
+                return Uncovered(point, space=self.space)
+        return Unproven("balls and large sets are only bounded by boxes here, and the bounds decide nothing")
 
-    def _holds(self, point: Sequence[int]) -> bool:
-        at = np.array(point, np.int64)
-        rows = self.index.rows
-        return any(
+    def _held(self, point: Sequence[int]) -> bool:
+        """Whether some member contains a point."""
+        at, rows = np.array(point, np.int64), self.index.rows
+        in_box = any(
             (rows.low[slot] <= at).all() and (at <= rows.high[slot]).all() for slot in self.index.meeting(at, at)
         )
+        return in_box or any(member.contains_point(point) for member in self._vague.values())
 
     def _uncovered(self, low: Ints, high: Ints, number: int) -> Uncovered:
         if (low == high).all():
-            return Uncovered(low.tolist())
-        low, high, departures = low.copy(), high.copy(), self._departures
+            return Uncovered(low.tolist(), space=self.space)
+        low, high, departures, numbering = low.copy(), high.copy(), self._departures, self._numbering
 
         def complete() -> list[int]:
-            if self._departures != departures:
-                raise CallerError("members have left since this verdict was given: check again for a witness")
+            if self._departures != departures or self.space.numbering is not numbering:
+                raise CallerError("members have changed since this verdict was given: check again for a witness")
             rows = self.index.rows
             slots = [slot for slot in self.index.meeting(low, high) if rows.owner[slot] < number]
             walls = [(rows.low[slot].tolist(), rows.high[slot].tolist()) for slot in slots]
             return find_witness(low.tolist(), high.tolist(), walls)
 
-        return Uncovered(complete=complete)
+        return Uncovered(complete=complete, space=self.space)
 
     def members_within(self, region: Region) -> list[Any]:
         terms = region.terms_in(self.space)

@@ -19,44 +19,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from thatch.boxes import Ints
 from thatch.cover.engine import Boxes, CoverEngine
 from thatch.cover.index import BoxIndex
 from thatch.cover.verdict import Covered, Unproven, Verdict, terms_covered
 from thatch.errors import CallerError, TooManyBoxes
-from thatch.jit import kernel
 from thatch.region import Region, Term, hulls
 from thatch.space import Space
 
 FORMS = ("linear", "indexed", "poset")
 NOT_ONE = Unproven("no single member covers it")
-
-
-@kernel
-def scan(low: Ints, high: Ints, count: int, inner_low: Ints, inner_high: Ints) -> int:
-    """The first of the boxes that contains a box, or -1."""
-    for box in range(count):
-        covers = True
-        for axis in range(len(inner_low)):
-            if low[box, axis] > inner_low[axis] or high[box, axis] < inner_high[axis]:
-                covers = False
-                break
-        if covers:
-            return box
-    return -1
-
-
-@kernel
-def scan_and_add(low: Ints, high: Ints, kept_low: Ints, kept_high: Ints, covered_by: Ints) -> int:
-    """For each box in turn the first kept one that contains it; a box that none contains is kept. How many are."""
-    count = 0
-    for box in range(len(low)):
-        covered_by[box] = scan(kept_low, kept_high, count, low[box], high[box])
-        if covered_by[box] < 0:
-            for axis in range(low.shape[1]):
-                kept_low[count, axis], kept_high[count, axis] = low[box, axis], high[box, axis]
-            count += 1
-    return count
 
 
 def contains(member: Sequence[Term], terms: Sequence[Term], space: Space) -> bool:
@@ -121,7 +92,7 @@ class PairwiseEngine(CoverEngine):
 
 
 class _Linear:
-    """All members in turn; those of one plain box by a kernel."""
+    """All members in turn."""
 
     def __init__(self, space: Space) -> None:
         self.space = space

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from thatch.cover import engine
+from thatch.cover.engines import engine
 from thatch.cover.verdict import Covered, Uncovered, Verdict, is_covered
-from thatch.errors import CallerError
+from thatch.errors import CallerError, TooManyBoxes
 from thatch.region import Region
 from thatch.space import Space
 
@@ -96,7 +96,7 @@ class Told:
             return Change([], [], verdict)
         covered = self._engine.members_within(region) if self.retract else []
         if covered and isinstance(verdict, Uncovered):
-            verdict = Uncovered(verdict.witness)  # completed now: retraction takes members out
+            verdict = Uncovered(verdict.witness, space=self.space)  # completed now: retraction takes members out
         self._tell(id)
         return Change([id], self._take_back(covered), verdict)
 
@@ -193,7 +193,11 @@ class Told:
         assert self._engine is not None
         self.rechecks += 1
         rest = tuple(name for name in certificate if name != gone)
-        verdict = self._engine.check(self._regions[id] & held)
+        try:
+            part = self._regions[id] & held
+        except TooManyBoxes:  # then all of it
+            part, rest = self._regions[id], ()
+        verdict = self._engine.check(part)
         if not isinstance(verdict, Covered):
             return None
         return self._short(id, tuple(dict.fromkeys(rest + verdict.certificate)))

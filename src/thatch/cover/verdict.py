@@ -19,7 +19,7 @@ import numpy as np
 from thatch.axis import Coordinates
 from thatch.errors import CallerError, TooManyBoxes
 from thatch.intervals import Intervals
-from thatch.region import BOXES_CAP, Region, Term, hulls
+from thatch.region import BOXES_CAP, Region, Term, hulls, renumbered
 from thatch.space import Space
 
 Id = Hashable
@@ -28,7 +28,7 @@ Point = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Every event of the region is in the union of the members named, in the order in which they were added."""
+    """Every event of the region is in the union of the members named."""
 
     certificate: tuple[Any, ...]
 
@@ -40,12 +40,18 @@ class Uncovered:
     """Some event of the region is in no member. An engine may know so before it has found the point: `witness` then
     completes the search, as long as no member has left in between."""
 
-    __slots__ = ("_complete", "_witness")
+    __slots__ = ("_complete", "_numbering", "_space", "_witness")
 
     def __init__(
-        self, witness: Sequence[int] | None = None, complete: Callable[[], Sequence[int]] | None = None
+        self,
+        witness: Sequence[int] | None = None,
+        complete: Callable[[], Sequence[int]] | None = None,
+        space: Space | None = None,
     ) -> None:
+        """With its space, the witness follows when strings are numbered anew."""
         assert (witness is None) != (complete is None)
+        self._space = space
+        self._numbering = None if space is None else space.numbering
         self._witness = None if witness is None else tuple(witness)
         self._complete = complete
 
@@ -56,6 +62,8 @@ class Uncovered:
             assert self._complete is not None
             self._witness = tuple(int(coordinate) for coordinate in self._complete())
             self._complete = None
+        if self._space is not None and self._numbering is not None and self._numbering is not self._space.numbering:
+            self._witness, self._numbering = renumbered(self._witness, self._space, self._numbering)
         return self._witness
 
     def __bool__(self) -> bool:
@@ -86,7 +94,7 @@ Verdict = Covered | Uncovered | Unproven
 
 def verify(verdict: Verdict, region: Region, regions: Mapping[Any, Region]) -> bool:
     """Whether the evidence of a verdict holds, whoever gave it: a certificate is checked by subtraction, a witness by
-    containment. Unproven claims nothing."""
+    containment. Unproven claims nothing. What it shares with engines is the bounding of balls by boxes, below."""
     if isinstance(verdict, Covered):
         members = [regions[name] for name in verdict.certificate if name in regions]
         return len(members) == len(verdict.certificate) and is_covered(region, members)

@@ -1,0 +1,20 @@
+"""Every cover engine, by name. The contract suite runs them all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from thatch.cover.engine import CoverEngine
+from thatch.cover.exact import ExactEngine
+from thatch.cover.pairwise import PairwiseEngine
+from thatch.errors import CallerError
+from thatch.space import Space
+
+ENGINES: dict[str, type[CoverEngine]] = {each.name: each for each in (PairwiseEngine, ExactEngine)}
+
+
+def engine(name: str, space: Space, **options: Any) -> CoverEngine:
+    """A cover engine by name, as in `engine("exact", space)`."""
+    if name not in ENGINES:
+        raise CallerError(f"no cover engine {name!r}; there are {', '.join(ENGINES)}")
+    return ENGINES[name](space, **options)
