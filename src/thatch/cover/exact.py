@@ -164,7 +164,7 @@ class ExactEngine(CoverEngine):
             return Unproven(str(error))
         code = cover_boxes(self.index.rows, low, high, scratch, self.nodes_max, self.tests_max)
         if code == COVERED:
-            return Covered(tuple(self._ids[name] for name in sorted(scratch.names[: scratch.state[0]].tolist())))
+            return Covered(self._used())
         if self._vague or any(term.balls for term in terms):
             piece = (scratch.low.copy(), scratch.high.copy()) if code == UNCOVERED else None
             for attempt in (self._by_one, self._by_parts):
@@ -176,16 +176,19 @@ class ExactEngine(CoverEngine):
             return self._uncovered(scratch.low, scratch.high, self._number)
         return self._spent()
 
+    def _used(self) -> tuple[Any, ...]:
+        """The members that the last search used, in the order in which they were added."""
+        count = self._scratch.state[0]
+        return tuple(self._ids[name] for name in sorted(self._scratch.names[:count].tolist()))
+
     def _spent(self) -> Unproven:
         return Unproven(f"the budget of {self.nodes_max:,} nodes and {self.tests_max:,} box tests is used up")
 
     def _by_hulls(self, terms: Sequence[Term]) -> Verdict | None:
         """Sets too large to cross out, as the boxes around them."""
         low, high = hulls(terms, self.space)
-        scratch = self._scratch
-        if cover_boxes(self.index.rows, low, high, scratch, self.nodes_max, self.tests_max) != COVERED:
-            return None
-        return Covered(tuple(self._ids[name] for name in sorted(scratch.names[: scratch.state[0]].tolist())))
+        code = cover_boxes(self.index.rows, low, high, self._scratch, self.nodes_max, self.tests_max)
+        return Covered(self._used()) if code == COVERED else None
 
     def _by_a_point(self, terms: Sequence[Term]) -> Verdict | None:
         """The least and the greatest corner of each term: if one is in no member, it is a witness."""
@@ -235,8 +238,7 @@ class ExactEngine(CoverEngine):
                 code = cover_boxes(self.index.rows, low, high, self._scratch, self.nodes_max, self.tests_max)
                 if code != COVERED:
                     return None
-                count = self._scratch.state[0]
-                names += [self._ids[name] for name in self._scratch.names[:count].tolist()]
+                names += self._used()
         return Covered(tuple(dict.fromkeys(names)))
 
     def _with_balls(self, terms: Sequence[Term], piece: Boxes | None) -> Verdict:
