@@ -313,6 +313,11 @@ def test_too_many_terms(clause: str, needed: int) -> None:
         assert f"needs {needed:,} terms, at most {cap:,} are allowed" in str(refused.value)
 
 
+def test_as_many_terms_of_two_conditions_as_the_cap_allows() -> None:
+    space = Space.parse("x0 int not null, x1 int not null")
+    assert len(space.where(pairs(1_024, "x0", "x1")).terms) == 1_024
+
+
 @pytest.mark.parametrize("kind", ["int", "string"])
 def test_a_watchlist_is_one_term(kind: str) -> None:
     space = Space.parse(f"a {kind}, b int")

@@ -28,7 +28,7 @@ STRETCH_MAX = 2**16  # text without a quote or a digit: no clause within the oth
 LITERALS_MAX = 4_096  # outside IN lists
 LIST_SIZE_MAX = 50_000
 PIECES_MAX = 4 * LITERALS_MAX  # literals, names in backticks and comments, and what is between them
-TOKENS_MAX = 8_192  # an IN list of literals is one token
+TOKENS_MAX = 12_288  # an IN list of literals is one token
 DEPTH_MAX = 32  # parentheses and NOTs: the parser recurses about 20 Python frames for each
 
 # Possessive quantifiers (++, *+) never give back what they took, and an unclosed quote matches to the end of the
