@@ -26,7 +26,7 @@ from benchmarks import interleaved, report
 from benchmarks.linear_scan import scan_and_add
 from thatch import Space
 from thatch.cover import Covered, ExactEngine, PairwiseEngine, Told, Unproven, region_of_box, verify
-from thatch.cover.search import cover_boxes
+from thatch.cover.search import cover_union
 
 Boxes = tuple[NDArray[np.int64], NDArray[np.int64]]
 DOMAIN = 1_000
@@ -143,7 +143,9 @@ def single_checks() -> None:
             whole.append(time.perf_counter() - start)
             start = time.perf_counter()
             for low, high in arrays:
-                cover_boxes(engine.index.rows, low, high, engine._scratch, engine.nodes_max, engine.tests_max)
+                cover_union(
+                    engine.index.rows, low, high, 0, len(low), engine._scratch, engine.nodes_max, engine.tests_max
+                )
             kernel.append(time.perf_counter() - start)
         from_python, alone = (statistics.median(each) / len(asked) * 1e6 for each in (whole, kernel))
         rows.append(

@@ -315,6 +315,8 @@ class Space:
     def numbering(self) -> tuple[Labels, ...]:
         """What string coordinates mean now. Whoever holds coordinates under another one rebuilds them."""
         current = self._numbering
+        if not current:  # most spaces have no strings, and this is asked for every region that is looked at
+            return current
         for axis, labels in zip(self._strings, current, strict=True):
             if axis.labels is not labels:
                 self._numbering = tuple(axis.labels for axis in self._strings)

@@ -33,7 +33,7 @@ import numpy as np
 from thatch.boxes import Ints
 from thatch.cover.engine import Boxes, CoverEngine, as_boxes, as_regions
 from thatch.cover.index import BoxIndex
-from thatch.cover.search import COVERED, UNCOVERED, Scratch, cover_and_add, cover_boxes, find_witness
+from thatch.cover.search import COVERED, UNCOVERED, Scratch, cover_and_add, cover_union, find_witness
 from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, inner_boxes, outer, terms_covered
 from thatch.errors import CallerError, TooManyBoxes
 from thatch.region import Region, Term, boxes_to_terms, hulls, products
@@ -162,7 +162,7 @@ class ExactEngine(CoverEngine):
                 if verdict is not None:
                     return verdict
             return Unproven(str(error))
-        code = cover_boxes(self.index.rows, low, high, scratch, self.nodes_max, self.tests_max)
+        code = cover_union(self.index.rows, low, high, 0, len(low), scratch, self.nodes_max, self.tests_max)
         if code == COVERED:
             return Covered(self._used())
         if self._vague or any(term.balls for term in terms):
@@ -187,7 +187,7 @@ class ExactEngine(CoverEngine):
     def _by_hulls(self, terms: Sequence[Term]) -> Verdict | None:
         """Sets too large to cross out, as the boxes around them."""
         low, high = hulls(terms, self.space)
-        code = cover_boxes(self.index.rows, low, high, self._scratch, self.nodes_max, self.tests_max)
+        code = cover_union(self.index.rows, low, high, 0, len(low), self._scratch, self.nodes_max, self.tests_max)
         return Covered(self._used()) if code == COVERED else None
 
     def _by_a_point(self, terms: Sequence[Term]) -> Verdict | None:
@@ -235,7 +235,9 @@ class ExactEngine(CoverEngine):
                     low, high = outer(term, self.space)
                 except TooManyBoxes:
                     return None
-                code = cover_boxes(self.index.rows, low, high, self._scratch, self.nodes_max, self.tests_max)
+                code = cover_union(
+                    self.index.rows, low, high, 0, len(low), self._scratch, self.nodes_max, self.tests_max
+                )
                 if code != COVERED:
                     return None
                 names += self._used()
@@ -270,8 +272,7 @@ class ExactEngine(CoverEngine):
                 raise CallerError("members have changed since this verdict was given: check again for a witness")
             rows = self.index.rows
             slots = [slot for slot in self.index.meeting(low, high) if rows.owner[slot] < number]
-            walls = [(rows.low[slot].tolist(), rows.high[slot].tolist()) for slot in slots]
-            return find_witness(low.tolist(), high.tolist(), walls)
+            return find_witness(low, high, rows.low[slots], rows.high[slots])
 
         return Uncovered(complete=complete, space=self.space)
 

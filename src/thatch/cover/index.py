@@ -77,7 +77,7 @@ def lowest_bit(word: int) -> int:
     return _POSITION[((word & (~word + _ONE)) * _DE_BRUIJN) >> _TOP]
 
 
-@inlined
+@kernel
 def meeting(rows: Rows, below: Ints, above: Ints, words: Any) -> int:
     """Bits of a superset of the boxes that meet a box, given as the numbers of its rows: `cuts_below` of its high ends
     and `cuts_upto` of its low ends. The number of words written.

@@ -225,7 +225,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
     return COVERED
 
 
-@inlined
+@kernel
 def cover_union(
     rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: Scratch, nodes_max: int, tests_max: int
 ) -> int:
@@ -252,12 +252,6 @@ def cover_union(
                 kept += 1
         scratch.state[0] = kept
     return code
-
-
-@kernel
-def cover_boxes(rows: Rows, low: Ints, high: Ints, scratch: Scratch, nodes_max: int, tests_max: int) -> int:
-    """Is the union of these boxes covered?"""
-    return cover_union(rows, low, high, 0, len(low), scratch, nodes_max, tests_max)
 
 
 @kernel
@@ -302,7 +296,7 @@ def cover_and_add(
     return names[: begins[n]].copy(), begins
 
 
-def find_witness(low: list[int], high: list[int], walls: list[tuple[list[int], list[int]]]) -> list[int]:
+def find_witness(low: Ints, high: Ints, wall_low: Ints, wall_high: Ints) -> list[int]:
     """A point of a box that is in no wall, where the walls' parts of the box sum to less than the box. Exact integers.
 
     Cut the box around the largest wall. The wall's own share is gone from the volume and from the sum alike, and what
@@ -310,37 +304,38 @@ def find_witness(low: list[int], high: list[int], walls: list[tuple[list[int], l
     step loses a wall, so it ends, after at most n steps of n walls each.
     """
     while True:
-        clipped = [wall for wall in (_clip(low, high, *wall) for wall in walls) if wall is not None]
-        if not clipped:
-            return low
-        wall_low, wall_high = max(clipped, key=lambda wall: _volume(*wall))
-        walls = clipped
-        now_low, now_high = list(low), list(high)
-        best: tuple[int, list[int], list[int]] | None = None
+        wall_low, wall_high, volumes = _clipped(low, high, wall_low, wall_high)
+        if not volumes:
+            result: list[int] = low.tolist()
+            return result
+        largest = volumes.index(max(volumes))
+        rest_low, rest_high = low.copy(), high.copy()
+        best: tuple[int, Ints, Ints] | None = None
         for axis in range(len(low)):
-            for side_low, side_high in (
-                (now_low[axis], wall_low[axis] - 1),
-                (wall_high[axis] + 1, now_high[axis]),
-            ):
-                if side_low <= side_high:
-                    piece_low, piece_high = list(now_low), list(now_high)
-                    piece_low[axis], piece_high[axis] = side_low, side_high
-                    held = sum(_volume(*w) for w in (_clip(piece_low, piece_high, *w) for w in walls) if w is not None)
-                    slack = _volume(piece_low, piece_high) - held
-                    if best is None or slack > best[0]:
-                        best = slack, piece_low, piece_high
-            now_low[axis], now_high[axis] = max(now_low[axis], wall_low[axis]), min(now_high[axis], wall_high[axis])
+            least, most = wall_low[largest, axis], wall_high[largest, axis]
+            for bound, rest, end, inward in ((rest_high, rest_low, least, -1), (rest_low, rest_high, most, 1)):
+                if end == rest[axis]:
+                    continue  # the wall reaches this face: nothing sticks out
+                kept, bound[axis] = bound[axis], end + inward
+                slack = _volumes(rest_low[None], rest_high[None])[0] - sum(
+                    _clipped(rest_low, rest_high, wall_low, wall_high)[2]
+                )
+                if best is None or slack > best[0]:
+                    best = slack, rest_low.copy(), rest_high.copy()
+                bound[axis], rest[axis] = kept, end
         assert best is not None and best[0] > 0, "the walls hold as much as the box"
         _, low, high = best
 
 
-def _clip(
-    low: list[int], high: list[int], wall_low: list[int], wall_high: list[int]
-) -> tuple[list[int], list[int]] | None:
-    least = [max(one, other) for one, other in zip(low, wall_low, strict=True)]
-    most = [min(one, other) for one, other in zip(high, wall_high, strict=True)]
-    return (least, most) if all(a <= b for a, b in zip(least, most, strict=True)) else None
+def _clipped(low: Ints, high: Ints, wall_low: Ints, wall_high: Ints) -> tuple[Ints, Ints, list[int]]:
+    """The walls' parts of a box, of those that have one, and their volumes."""
+    least, most = np.maximum(wall_low, low), np.minimum(wall_high, high)
+    meets = (least <= most).all(axis=1)
+    least, most = least[meets], most[meets]
+    return least, most, _volumes(least, most)
 
 
-def _volume(low: list[int], high: list[int]) -> int:
-    return prod(most - least + 1 for least, most in zip(low, high, strict=True))
+def _volumes(low: Ints, high: Ints) -> list[int]:
+    """As integers without bound: a side alone can have 2^64 points."""
+    widths = (high.astype(np.uint64) - low.astype(np.uint64)).tolist()
+    return [prod(width + 1 for width in each) for each in widths]
