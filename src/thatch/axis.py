@@ -264,11 +264,9 @@ class DoubleAxis(Axis):
             array = array.cast(pa.float64(), safe=True)  # raises beyond 2^53, where an int may equal no double
         if not pa.types.is_floating(array.type):
             return None
-        doubles = _numpy(array.cast(pa.float64()))
-        bits = doubles.view(np.int64)
-        coordinates = np.where(bits >= 0, bits, -(bits & INT64_MAX))
-        coordinates[np.isnan(doubles)] = self.INFINITE + 1
-        return coordinates
+        from thatch.boxes import ordered_bits
+
+        return ordered_bits(_numpy(array.cast(pa.float64())).view(np.int64))
 
     def width(self, low: int, high: int) -> float:
         if low == high or low >= self.INFINITE:

@@ -20,6 +20,18 @@ Bools = NDArray[np.bool_]
 
 
 @kernel
+def ordered_bits(bits: Ints) -> Ints:
+    """The coordinates of doubles, given as their bits (axis.DoubleAxis): one pass and no temporaries."""
+    coordinates = np.empty(len(bits), np.int64)
+    for row in range(len(bits)):
+        magnitude = bits[row] & 0x7FFF_FFFF_FFFF_FFFF
+        magnitude = magnitude if magnitude <= 0x7FF0_0000_0000_0000 else 0x7FF0_0000_0000_0001  # NaN, of either sign
+        is_negative = (bits[row] < 0) & (magnitude <= 0x7FF0_0000_0000_0000)
+        coordinates[row] = -magnitude if is_negative else magnitude
+    return coordinates
+
+
+@kernel
 def and_interval(mask: Bools, column: Ints, low: int, high: int) -> None:
     """mask &= low <= column <= high. One pass and no temporaries: LLVM makes it vector compares."""
     for row in range(len(mask)):

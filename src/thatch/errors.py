@@ -6,6 +6,7 @@ Every error names the rule that was broken, the value that broke it, where, and 
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 
@@ -52,6 +53,12 @@ class ClauseError(CallerError):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.rule, self.line, self.column, self.hint)
 
+    def within(self, place: str) -> ClauseError:
+        """The same error, told with the place of the clause."""
+        error = copy(self)
+        error.args = (f"{place}: {self}",)
+        return error
+
 
 class TooManyTerms(ClauseError):
     """A clause, written out as a union of terms, has more of them than the cap allows."""
@@ -66,6 +73,28 @@ class TooManyTerms(ClauseError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.needed, self.cap)
+
+
+class UnknownSubscription(CallerError, KeyError):
+    """No subscription has this id."""
+
+    def __init__(self, id: Any) -> None:
+        super().__init__(f"no subscription {shown(id)}")
+        self.id = id
+
+    def __str__(self) -> str:  # KeyError's would quote the message
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.id,)
+
+
+class SnapshotError(CallerError):
+    """A file is not a snapshot of a table, or is damaged."""
+
+
+class EmptyRegionWarning(UserWarning):
+    """A subscription that no event can match: legal, and hardly meant."""
 
 
 class TooManyBoxes(CallerError):

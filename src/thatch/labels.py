@@ -26,7 +26,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from math import isqrt
+from operator import lt
 
+import numpy as np
+from numpy.typing import NDArray
 from sortedcontainers import SortedList
 
 FIRST = 0
@@ -88,6 +91,30 @@ class Labels:
         """The labels of each of these strings alone, which `cut_many` cut before and after. O(n)."""
         label = self._label
         return [(label[value], label[value + "\0"] - 1) for value in values]
+
+    def singles(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first and the last label of every string that is cut before and after, ascending. O(n)."""
+        with self._lock:
+            known = self._label
+            pairs = sorted((low, known[cut + "\0"] - 1) for cut, low in known.items() if cut + "\0" in known)
+        ends = np.array(pairs, np.int64).reshape(-1, 2)
+        return np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
+
+    def to_pairs(self) -> tuple[list[str], list[int]]:
+        """Every cut and its label, ascending: `Labels.of_pairs` makes the same numbering of it."""
+        with self._lock:
+            return list(self._cuts), list(self._labels)
+
+    @classmethod
+    def of_pairs(cls, cuts: list[str], labels: list[int]) -> Labels:
+        """What `to_pairs` gave; anything else is an error."""
+        ascend = all(map(lt, cuts, cuts[1:])) and all(map(lt, labels, labels[1:]))
+        if not ascend or len(cuts) != len(labels) or cuts[:1] != [""] or labels[0] != FIRST or labels[-1] > LAST:
+            raise ValueError("these are no labels: strings and numbers must ascend side by side")
+        made = cls()
+        made._cuts, made._labels = SortedList(cuts), SortedList(labels)
+        made._label = dict(zip(cuts, labels, strict=True))
+        return made
 
     def _insert(self, value: str) -> int | None:
         index = self._cuts.bisect_right(value)

@@ -323,6 +323,13 @@ class Region:
     def nothing(cls, space: Space) -> Region:
         return cls(space, [])
 
+    @classmethod
+    def restored(cls, space: Space, terms: tuple[Term, ...], numbering: tuple[Labels, ...]) -> Region:
+        """From the terms of a region, which are in normal form already."""
+        region = cls.__new__(cls)
+        region.space, region._state = space, (terms, numbering)
+        return region
+
     @property
     def terms(self) -> tuple[Term, ...]:
         """The terms, in coordinates of the space's present numbering."""
@@ -348,6 +355,10 @@ class Region:
             moved = tuple(_reread(term, old, space) for term in terms)
             if numbering is space.numbering:
                 return moved
+
+    def in_space(self, space: Space) -> Region:
+        """The same region as one of an equal space, whose coordinates it then follows."""
+        return self if space is self.space else Region(space, self.terms_in(space))
 
     @property
     def is_empty(self) -> bool:

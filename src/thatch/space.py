@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from thatch import times
 from thatch.axis import (
@@ -84,7 +85,7 @@ class Attribute:
         try:
             coordinate = self.axis.encode(value)
         except ValueError as error:
-            if _is_not_a_time(value):
+            if is_not_a_time(value):
                 return self.encode(None)
             raise EventError(self.name, value, str(error)) from None
         if not self.first <= coordinate <= self.last:
@@ -119,7 +120,7 @@ class Attribute:
             and self._all_within(array)
         ):
             return array  # already what is wanted: no copy
-        column = _arrow_column(array)
+        column = arrow_column(array)
         coordinates = None if column is None else self._encode_fast(column)
         if coordinates is not None:
             return coordinates
@@ -298,6 +299,38 @@ class Space:
         rows = sizes.pop() if sizes else 0
         columns = self._resolved(pairs)
         return [a.encode_array(columns.get(a.name, MISSING), rows) for a in self.attributes]
+
+    def encode_valid(self, events: Any) -> tuple[list[Coordinates], NDArray[np.bool_]]:
+        """`encode_batch` of the rows that have no bad value, and for each row whether it has none."""
+        try:
+            columns = self.encode_batch(events)
+            return columns, np.ones(len(columns[0]), np.bool_)
+        except EventError:
+            pass
+        pairs = _columns(events)
+        rows, known = len(pairs[0][1]) if pairs else 0, self._resolved(pairs)
+        good = np.ones(rows, np.bool_)
+        columns = []
+        for attribute in self.attributes:
+            column = known.get(attribute.name, MISSING)
+            try:
+                columns.append(attribute.encode_array(column, rows))
+            except EventError:
+                coordinates = np.full(rows, attribute.first, np.int64)
+                for row in range(rows) if column is not MISSING else ():
+                    try:
+                        coordinates[row] = attribute.encode_array(column[row : row + 1], 1)[0]
+                    except EventError:
+                        good[row] = False
+                if column is MISSING:
+                    good[:] = False
+                columns.append(coordinates)
+        return [column[good] for column in columns], good
+
+    def values_of(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """The value that an event has for each attribute, None where it has none."""
+        known = self._resolved(event.items())
+        return {name: known.get(name) for name in self._names}
 
     def _resolved(self, pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
         """The part of an event that this space knows, under the space's own spelling of the names."""
@@ -540,7 +573,7 @@ def _columns(events: Any) -> list[tuple[str, Any]]:
     return [(name, events.column(position)) for position, name in enumerate(names)]
 
 
-def _arrow_column(array: Any) -> pa.Array | None:
+def arrow_column(array: Any) -> pa.Array | None:
     """One contiguous Arrow array, NaN still a value; None for what is to be read value by value: a list, whose mixed
     types Arrow would silently unite, and NumPy arrays that Arrow does not take."""
     import pyarrow as pa
@@ -557,7 +590,7 @@ def _arrow_column(array: Any) -> pa.Array | None:
     return None
 
 
-def _is_not_a_time(value: Any) -> bool:
+def is_not_a_time(value: Any) -> bool:
     """NumPy's and pandas' NaT, which are NULL in a column."""
     if isinstance(value, np.datetime64):
         return bool(np.isnat(value))

@@ -7,7 +7,7 @@ engine must be asked for by name).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,6 +81,11 @@ class CoverEngine:
             verdicts.append(verdict)
         return verdicts
 
+    def load(self, ids: Sequence[Any], regions: Sequence[Region]) -> None:
+        """Make regions members without deciding anything."""
+        for id, region in zip(ids, regions, strict=True):
+            self.add(id, region)
+
     def refuse_known(self, ids: Sequence[Any]) -> None:
         """Ids of a batch are new and differ; checked before anything changes."""
         new = set(ids)
@@ -93,7 +98,7 @@ class CoverEngine:
             seen.add(id)
 
 
-def as_boxes(ids: Sequence[Any], regions: Sequence[Region] | Boxes, space: Space) -> Boxes | None:
+def as_boxes(ids: Sized, regions: Sequence[Region] | Boxes, space: Space) -> Boxes | None:
     """The arrays of a batch given as low[n, d], high[n, d], checked; None for a sequence of regions."""
     if not (isinstance(regions, tuple) and len(regions) == 2 and isinstance(regions[0], np.ndarray)):
         return None
@@ -106,7 +111,7 @@ def as_boxes(ids: Sequence[Any], regions: Sequence[Region] | Boxes, space: Space
     return low, high
 
 
-def as_regions(ids: Sequence[Any], regions: Sequence[Region] | Boxes, space: Space) -> list[Region]:
+def as_regions(ids: Sized, regions: Sequence[Region] | Boxes, space: Space) -> list[Region]:
     """A batch as regions of the space, all checked before one is used."""
     boxes = as_boxes(ids, regions, space)
     if boxes is not None:

@@ -127,6 +127,32 @@ class ExactEngine(CoverEngine):
         self._ids[self._number] = id
         self._number += 1
 
+    def load(self, ids: Sequence[Any], regions: Sequence[Region]) -> None:
+        """In one call of the kernel for all that are single plain boxes."""
+        self.refuse_known(ids)
+        rest = []
+        plain: list[tuple[Any, Region, Boxes]] = []
+        for id, region in zip(ids, regions, strict=True):
+            terms = region.terms_in(self.space)
+            box = _plain_box(terms, self.space) if terms else None
+            if box is None:
+                rest.append((id, region))
+            else:
+                plain.append((id, region, box))
+        self._align()
+        if plain:
+            low = np.concatenate([box[0] for _, _, box in plain])
+            high = np.concatenate([box[1] for _, _, box in plain])
+            self._reserve(len(plain), low, high)
+            numbers = range(self._number, self._number + len(plain))
+            slots = self.index.insert_all(low, high, np.array(numbers, np.int64))
+            self._ids.update(zip(numbers, (id for id, _, _ in plain), strict=True))
+            self._slots.update((id, (slot,)) for (id, _, _), slot in zip(plain, slots, strict=True))
+            self._remember([id for id, _, _ in plain], [region for _, region, _ in plain])
+            self._number += len(plain)
+        for id, region in rest:
+            self.add(id, region)
+
     def discard(self, id: Any) -> None:
         slots = self._slots.pop(id, None)
         if slots is None:

@@ -260,13 +260,17 @@ class BoxIndex:
 
     def insert(self, low: Ints, high: Ints, owner: int) -> list[int]:
         """Put boxes low[n, d], high[n, d] of one owner into slots."""
+        return self.insert_all(low, high, np.full(len(low), owner, np.int64))
+
+    def insert_all(self, low: Ints, high: Ints, owner: Ints) -> list[int]:
+        """Put boxes, each of its owner, into slots."""
         self.reserve(len(low))
         slots = [self.free.pop() if self.free else -1 for _ in range(len(low))]
         fresh = int(self.rows.used[0])
         for position, slot in enumerate(slots):
             if slot < 0:
                 slots[position], fresh = fresh, fresh + 1
-        insert_many(self.rows, np.array(slots, np.int64), low, high, np.full(len(low), owner, np.int64))
+        insert_many(self.rows, np.array(slots, np.int64), low, high, owner)
         return slots
 
     def remove(self, slot: int) -> None:

@@ -18,13 +18,15 @@ certificate in its place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from thatch.cover.engines import engine
 from thatch.cover.verdict import Covered, Uncovered, Verdict, is_covered
-from thatch.errors import CallerError, TooManyBoxes
+from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription
 from thatch.region import Region
 from thatch.space import Space
 
@@ -82,7 +84,7 @@ class Told:
 
     def _known(self, id: Any) -> Any:
         if id not in self._regions:
-            raise CallerError(f"no subscription {id!r}")
+            raise UnknownSubscription(id)
         return id
 
     def subscribe(self, id: Any, region: Region) -> Change:
@@ -109,7 +111,13 @@ class Told:
             seen.add(id)
             region.terms_in(self.space)  # refuses another space
         if self._engine is None or self.retract:
-            return [self.subscribe(id, region) for id, region in zip(ids, regions, strict=True)]
+            changes = []
+            for id, region in zip(ids, regions, strict=True):
+                change = self.subscribe(id, region)
+                if isinstance(change.verdict, Uncovered):
+                    change.verdict.witness  # noqa: B018  # completed now: the next one may take members back
+                changes.append(change)
+            return changes
         changes = []
         for id, region, verdict in zip(ids, regions, self._engine.add_many(ids, regions), strict=True):
             self._register(id, region)
@@ -132,6 +140,60 @@ class Told:
         forward, withdraw = self._depart(id, region)
         self._forget(id)
         return Change(forward, [*withdraw, id])
+
+    def replace(self, id: Any, region: Region) -> Change:
+        """Give a subscription another region, in one step: forwarding it anew supersedes what was told under its id.
+
+        Those that the old region covered are rechecked when the new one is in its place, so that what both cover stays
+        held back.
+        """
+        held = self._regions[self._known(id)]
+        region.terms_in(self.space)  # refuses another space
+        was_active = id in self._active
+        if not was_active:
+            self._release(id)
+        self._regions[id] = region
+        if self._engine is None:
+            return Change([id])
+        if was_active:
+            del self._active[id]
+            self._engine.discard(id)
+        told = {id: was_active}  # before this change, of all that it may concern
+        verdict = self._engine.check(region)
+        if isinstance(verdict, Covered):
+            self._hold(id, verdict.certificate)
+        else:
+            covered = self._engine.members_within(region) if self.retract else []
+            if isinstance(verdict, Uncovered):
+                verdict = Uncovered(verdict.witness, space=self.space)  # completed now: members come and go below
+            self._tell(id)
+            told.update(dict.fromkeys(self._take_back(covered), True))
+        if was_active:
+            promoted, withdrawn = self._recheck(id, held)
+            told = dict.fromkeys(withdrawn, True) | dict.fromkeys(promoted, False) | told
+        forward = [each for each, before in told.items() if each in self._active and (each == id or not before)]
+        withdraw = [each for each, before in told.items() if before and each not in self._active]
+        return Change(sorted(forward, key=self._arrival.__getitem__), withdraw, verdict)
+
+    def load(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
+        """Into an empty one: what was told elsewhere, in order of arrival. Nothing is decided again; those without a
+        certificate are active."""
+        active = [id for id in regions if id not in certificates]
+        known = set(active)
+        if (
+            self._regions
+            or not certificates.keys() <= regions.keys()
+            or not known.issuperset(chain(*certificates.values()))
+        ):
+            raise CallerError("a told set is loaded into an empty one, and certificates name active members only")
+        self._regions = dict(regions)
+        self._arrival = {id: position for position, id in enumerate(regions)}
+        self._arrivals = len(regions)
+        self._active = dict.fromkeys(active)
+        if self._engine is not None:
+            self._engine.load(active, [regions[id] for id in active])
+        for id, certificate in certificates.items():
+            self._hold(id, certificate)
 
     def _register(self, id: Any, region: Region) -> None:
         if id in self._regions:
@@ -169,6 +231,11 @@ class Told:
         if self._engine is None:
             return [], []
         self._engine.discard(id)
+        return self._recheck(id, region)
+
+    def _recheck(self, id: Any, region: Region) -> tuple[list[Any], list[Any]]:
+        """Of those whose certificate names one that no longer holds this region: who has to be told now?"""
+        assert self._engine is not None
         promoted: dict[Any, None] = {}
         withdrawn: dict[Any, None] = {}
         for orphan in sorted(self._named_by.get(id, ()), key=self._arrival.__getitem__):
@@ -192,11 +259,13 @@ class Told:
         """A certificate without the one that has gone: only what that one held is checked again."""
         assert self._engine is not None
         self.rechecks += 1
-        rest = tuple(name for name in certificate if name != gone)
-        try:
-            part = self._regions[id] & held
-        except TooManyBoxes:  # then all of it
-            part, rest = self._regions[id], ()
+        region = self._regions[id]
+        part, rest = region, tuple[Any, ...]()
+        # All of it where balls are, whose bounds prove less of parts than of the whole; and where the one that has gone
+        # is back with another region (`replace`), for which a certificate may name it by now.
+        if not (region.has_balls or held.has_balls or gone in self._active):
+            with suppress(TooManyBoxes):
+                part, rest = region & held, tuple(name for name in certificate if name != gone)
         verdict = self._engine.check(part)
         if not isinstance(verdict, Covered):
             return None

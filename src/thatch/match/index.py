@@ -1,0 +1,414 @@
+"""Our match index: a few packed trees of geometric sizes over one store of exact bounds, and views that never change.
+
+New regions go to a buffer, which is scanned. When it is full it becomes a tree, together with the trees that are not
+several times larger (the logarithmic method of Bentley and Saxe): each box is built into O(log n) trees in its life,
+and there are O(log n) of them to ask. A discard writes one version number (entries.py). When the dead are as many as
+the living, the living are copied into a new store and built into one tree, and the memory of the old one is given
+back with the last view of it.
+
+    store    |------ tree of 900,000 ------|-- tree of 60,000 --|- 3,000 -|buffer|    slots, in order of arrival
+
+A view is the store's arrays, the trees and a version. Writers make a new one for each change; readers take the
+present one and need no lock. Matching releases the interpreter lock, so readers run beside each other and beside the
+writer. Errs on no side: codes only preselect (blocks.py), and what is not sure is compared exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from thatch.axis import Coordinates
+from thatch.boxes import Ints
+from thatch.cover.engine import as_boxes, as_regions, region_of_box
+from thatch.intervals import Intervals
+from thatch.labels import Labels
+from thatch.match.axes import NO_DOUBLES, Axes
+from thatch.match.entries import LAST, Entries, Exact, boxed, entries_handle
+from thatch.match.matcher import Boxes, Matcher, Numbers, View
+from thatch.match.postings import Postings, build_postings, match_posted
+from thatch.match.tree import (
+    Scratch,
+    Tree,
+    arranged,
+    build_tree,
+    match_each,
+    match_lists,
+    meeting_slots,
+    new_scratch,
+    tree_handle,
+)
+from thatch.region import Region, Term
+from thatch.space import Space
+
+BUFFER_MAX = 256
+RATIO = 4  # a tree stays as it is while it is this many times larger than what comes
+DEAD_MIN = 1024  # fewer dead are not worth a compaction
+TOGETHER_MIN = 24  # points from which on `match_lists` beats `match_each`
+CACHE_NUMBERS = 65_536  # coordinates of the points that are matched together: they stay in the second-level cache
+CHUNK_MAX = 131_072
+SCRATCH_MAX = 1_048_576  # coordinates for which a thread keeps the memory that it matches in: some 15 MB
+
+
+class Level(NamedTuple):
+    """A tree and the postings beside it, of one run of slots."""
+
+    tree: Tree
+    postings: Postings | None
+    size: int  # entries, living when it was built
+
+
+class Levels:
+    """All levels of a moment, and their trees as `match_each` takes them."""
+
+    def __init__(self, levels: Sequence[Level] = ()) -> None:
+        self.all = tuple(levels)
+        self.trees = tuple(level.tree for level in levels if level.tree.size[0])
+        self.postings = tuple(level.postings for level in levels if level.postings is not None)
+        self.handles = np.array([tree_handle(tree) for tree in self.trees], np.int64).reshape(len(self.trees), 8)
+        self.leaves = max((int(tree.size[0]) for tree in self.trees), default=0)
+
+
+class TreeView(View):
+    def __init__(
+        self, numbering: tuple[Labels, ...], axes: Axes, entries: Entries, levels: Levels, first: int, version: int
+    ) -> None:
+        self.space, self.numbering = axes.space, numbering
+        self._axes, self._exact, self._levels = axes, entries.exact, levels
+        self._version, self._first, self._last = version, first, entries.used  # the buffer is first..last
+        self._ball_axes = entries.ball_axes
+        self._handles: tuple[Ints, Ints] | None = None  # of the entries; of this moment
+
+    def match_point(self, point: Sequence[int]) -> list[int]:
+        found: list[int] = self._each(np.array((point,), np.int64))[1].tolist()
+        return found if len(found) < 2 else sorted(set(found))
+
+    def match_points(self, columns: Sequence[Coordinates]) -> tuple[Numbers, Numbers]:
+        n = len(columns[0])
+        chunk = max(CACHE_NUMBERS // len(columns), min(8 * self._levels.leaves, CHUNK_MAX))
+        rows, numbers = [], []
+        room = np.empty((min(chunk, n), len(columns)), np.int64)
+        for start in range(0, n, chunk):
+            points = room[: n - start]
+            for axis, column in enumerate(columns):
+                points[:, axis] = column[start : start + chunk]
+            found = self._together(points) if len(points) >= TOGETHER_MIN else self._each(points)
+            row, number = arranged(found[0], found[1], len(points))
+            rows.append(row + start if start else row)
+            numbers.append(number)
+        if len(rows) == 1:
+            return rows[0], numbers[0]
+        nothing = np.zeros(0, np.int64)
+        return np.concatenate([nothing, *rows]), np.concatenate([nothing, *numbers])
+
+    def _each(self, points: Ints) -> Ints:
+        """Rows and numbers, in no order, a number perhaps twice: one point at a time."""
+        if self._handles is None:
+            moment = np.array((self._version, self._first, self._last), np.int64)
+            self._handles = entries_handle(self._exact), moment
+        entries, moment = self._handles
+        axes, levels = self._axes, self._levels
+        doubles = axes.doubles(points, self._ball_axes) if self._ball_axes else NO_DOUBLES
+        found = match_each(entries, levels.handles, moment, axes.is_double, points, doubles)
+        return self._with_posted([found], points, doubles) if levels.postings else found
+
+    def _together(self, points: Ints) -> Ints:
+        """The same, all points together; the buffer one by one."""
+        exact, version, axes = self._exact, self._version, self._axes
+        doubles = axes.doubles(points, self._ball_axes) if self._ball_axes else NO_DOUBLES
+        scratch = _scratch(*points.shape)
+        found = [
+            match_lists(tree, exact, version, axes.is_double, points, doubles, scratch) for tree in self._levels.trees
+        ]
+        if self._first < self._last:
+            moment = np.array((version, self._first, self._last), np.int64)
+            found.append(match_each(entries_handle(exact), NO_TREES, moment, axes.is_double, points, doubles))
+        if len(found) == 1 and not self._levels.postings:
+            return found[0]
+        return self._with_posted(found, points, doubles)
+
+    def _with_posted(self, found: list[Ints], points: Ints, doubles: Any) -> Ints:
+        for postings in self._levels.postings:
+            found.append(match_posted(postings, self._exact, self._version, points, doubles))
+        return np.concatenate([np.zeros((2, 0), np.int64), *found], axis=1)
+
+    def meeting(self, region: Region) -> list[int]:
+        exact, numbers = self._exact, set[int]()
+        for term in region.terms_in(self.space):
+            around = boxed(term, self.space)
+            if around is None:
+                continue
+            low, high = around[0][0], around[1][0]
+            slots = [np.arange(self._first, self._last)]
+            for tree in self._levels.trees:
+                slots.append(meeting_slots(tree, self._axes.edges, self._axes.is_double, low, high))
+            slots += [postings.entries for postings in self._levels.postings]
+            all_slots = np.concatenate(slots)
+            meets = (exact.low[all_slots] <= high).all(1) & (exact.high[all_slots] >= low).all(1)
+            meets &= exact.died[all_slots] > self._version
+            all_slots = all_slots[meets]
+            checked = exact.checks_at[all_slots] >= 0
+            if all(len(side) == 1 for _, side in term.sides):
+                numbers.update(exact.owner[all_slots[~checked]].tolist())
+                all_slots = all_slots[checked]
+            numbers.update(int(exact.owner[slot]) for slot in all_slots if _meets(exact, slot, term))
+        return sorted(numbers)
+
+
+_kept = threading.local()  # by each thread
+
+
+def _scratch(points: int, d: int) -> Scratch:
+    kept: Scratch | None = getattr(_kept, "scratch", None)
+    if kept is None or kept.places.shape[1] != d or len(kept.places) < points:
+        kept = new_scratch(points, d)
+        if points * d <= SCRATCH_MAX:
+            _kept.scratch = kept
+    return kept
+
+
+def _meets(exact: Exact, slot: int, term: Term) -> bool:
+    """Whether the sides of an entry and of a term all have a value in common. Their boxes do."""
+    sets: dict[int, Intervals] = {}
+    check = int(exact.checks_at[slot])
+    while check >= 0:
+        axis, start, stop, _, flags = exact.checks[check].tolist()
+        if axis >= 0:
+            sets[axis] = Intervals(exact.values[start:stop].tolist())
+        check = check + 1 if not flags & LAST else -1
+    for axis, side in term.sides:
+        own = sets.pop(axis, None) or Intervals.between(int(exact.low[slot, axis]), int(exact.high[slot, axis]))
+        if own.isdisjoint(side):
+            return False
+    return True
+
+
+NO_TREES = np.zeros((0, 8), np.int64)
+
+
+class TreeMatcher(Matcher):
+    name = "tree"
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        self._axes = Axes.of(space)
+        self._lock = threading.RLock()  # of writers; a reader takes it only after strings were renumbered
+        self._regions: dict[int, Region] = {}  # kept only where coordinates may change: in a space with strings
+        self._start()
+        self._publish()
+
+    def _start(self) -> None:
+        self._numbering = self.space.numbering
+        self._entries = Entries(self.space)
+        self._levels = Levels()
+        self._first = 0  # where the buffer begins
+        self._version = self._dead = self._count = 0
+        self._empty: set[int] = set()  # numbers of regions without an entry
+        self._slots: dict[int, int] | None = None  # first slot by number; None while numbers ascend with the slots
+
+    def _publish(self) -> None:
+        self._view = TreeView(self._numbering, self._axes, self._entries, self._levels, self._first, self._version)
+
+    def view(self) -> TreeView:
+        view = self._view
+        while view.numbering is not self.space.numbering:
+            with self._lock:
+                if self._numbering is not self.space.numbering:
+                    self._renumber()
+                view = self._view
+        return view
+
+    def _renumber(self) -> None:
+        """Coordinates of strings have moved: take every region in again."""
+        regions = self._regions = dict(sorted(self._regions.items()))  # so that numbers ascend with the slots
+        self._start()
+        self._append(list(regions), list(regions.values()))
+        self._settle()
+
+    def add(self, number: int, region: Region) -> None:
+        """As `add_many` of one, without its detours: a table takes ten thousand of these a second."""
+        with self._lock:
+            terms = region.terms_in(self.space)
+            exact, used = self._entries.exact, self._entries.used
+            last = exact.owner[used - 1] if used else -1
+            if number <= last or self._slots is not None or self._empty or self._numbering:
+                super().add(number, region)
+                return
+            self._count += 1
+            self._version += 1
+            if self._entries.append_terms(number, terms):
+                self._settle()
+            else:
+                self._empty.add(number)
+
+    def add_many(self, numbers: Sequence[int] | Numbers, regions: Sequence[Region] | Boxes) -> None:
+        with self._lock:
+            boxes = as_boxes(numbers, regions, self.space)
+            moves = bool(self.space.numbering)
+            if boxes is not None and not moves:
+                self._refuse(numbers)
+                self._append_boxes(np.asarray(numbers, np.int64), *boxes)
+            else:
+                known = as_regions(numbers, regions, self.space)
+                self._refuse(numbers)
+                new = {int(number): region for number, region in zip(numbers, known, strict=True)}
+                if moves:
+                    self._regions.update(new)
+                if self._numbering is self.space.numbering:
+                    self._append(list(new), known)
+                if self._numbering is not self.space.numbering:  # moved, before or meanwhile
+                    self._renumber()
+                    return
+            self._version += 1
+            self._settle()
+
+    def _refuse(self, numbers: Sequence[int] | Numbers) -> None:
+        """As `refuse_known`, at once where the numbers ascend from the last one on."""
+        given = np.asarray(numbers, np.int64)
+        ascend = len(given) < 2 or bool((np.diff(given) > 0).all())
+        last = int(self._entries.exact.owner[self._entries.used - 1]) if self._entries.used else -1
+        last = max(last, *self._empty) if self._empty else last
+        if self._slots is None and len(given) and ascend and given[0] > last:
+            return
+        self.refuse_known([int(number) for number in given])
+        if self._slots is None and len(given):  # out of order: from now on numbers are looked up
+            owner = self._entries.exact.owner[: self._entries.used]
+            own, first = np.unique(owner, return_index=True)
+            alive = self._entries.exact.died[first] > self._version
+            self._slots = dict(zip(own[alive].tolist(), first[alive].tolist(), strict=True))
+
+    def _append_boxes(self, numbers: Numbers, low: Ints, high: Ints) -> None:
+        self._count += len(numbers)
+        full = (low <= high).all(axis=1)
+        if not full.all():
+            self._empty.update(numbers[~full].tolist())
+            numbers, low, high = numbers[full], low[full], high[full]
+        if self._slots is not None:
+            self._slots.update(zip(numbers.tolist(), itertools.count(self._entries.used), strict=False))
+        self._entries.append_boxes(numbers, low, high)
+
+    def _append(self, numbers: Sequence[int], regions: Sequence[Region]) -> None:
+        self._count += len(numbers)
+        self._entries.reserve_for(regions)
+        for number, region in zip(numbers, regions, strict=True):
+            slot = self._entries.used
+            if not self._entries.append_terms(number, region.terms_in(self.space)):
+                self._empty.add(number)
+            elif self._slots is not None:
+                self._slots[number] = slot
+
+    def _settle(self) -> None:
+        """Turn a full buffer into a tree, compact where most is dead, and show what is there now."""
+        dead = self._dead
+        if dead > DEAD_MIN and 2 * dead > self._entries.used:
+            self._compact()
+        elif self._entries.used - self._first > BUFFER_MAX:
+            slots = self._alive(np.arange(self._first, self._entries.used, dtype=np.int32))
+            levels = list(self._levels.all)
+            while levels and levels[-1].size < RATIO * len(slots):
+                slots = np.concatenate((self._alive(_slots_of(levels.pop())), slots))
+            if len(slots):
+                levels.append(self._built(slots))
+            self._levels, self._first = Levels(levels), self._entries.used
+        self._publish()
+
+    def _compact(self) -> None:
+        slots = self._alive(np.arange(self._entries.used, dtype=np.int32))
+        self._entries = self._entries.kept(slots)
+        if self._slots is not None:
+            own, first = np.unique(self._entries.exact.owner[: self._entries.used], return_index=True)
+            self._slots = dict(zip(own.tolist(), first.tolist(), strict=True))
+        self._levels, self._first, self._dead, self._version = Levels(), 0, 0, 0
+        if len(slots) > BUFFER_MAX:
+            self._levels = Levels([self._built(np.arange(len(slots), dtype=np.int32))])
+            self._first = len(slots)
+
+    def _alive(self, slots: Any) -> Any:
+        return slots[self._entries.exact.died[slots] > self._version]
+
+    def _built(self, slots: Any) -> Level:
+        exact = self._entries.exact
+        checks = self._entries.posted(slots)
+        posted = checks >= 0
+        postings = build_postings(exact, slots[posted], checks[posted]) if posted.any() else None
+        boxes = slots[~posted] if postings is not None else slots
+        return Level(build_tree(exact, boxes, self._axes.edges, self._axes.is_double), postings, len(slots))
+
+    def discard(self, number: int) -> None:
+        with self._lock:
+            first = self._find(number)
+            if first is None and number not in self._empty:
+                return
+            self._regions.pop(number, None)
+            self._count -= 1
+            if first is None:
+                self._empty.discard(number)
+                return
+            exact, slot = self._entries.exact, first
+            self._version += 1
+            while slot < self._entries.used and exact.owner[slot] == number:
+                exact.died[slot] = self._version
+                slot += 1
+            self._dead += slot - first
+            if self._slots is not None:
+                del self._slots[number]
+            self._settle()
+
+    def _find(self, number: int) -> int | None:
+        """The first slot of a living region."""
+        if self._slots is not None:
+            return self._slots.get(number)
+        exact, used = self._entries.exact, self._entries.used
+        slot = int(np.searchsorted(exact.owner[:used], number))
+        if slot < used and exact.owner[slot] == number and exact.died[slot] > self._version:
+            return slot
+        return None
+
+    def region(self, number: int) -> Region:
+        """The region of a number, made of its boxes. For one that was added as arrays."""
+        with self._lock:
+            slot, exact = self._find(number), self._entries.exact
+            if slot is None:
+                return Region.nothing(self.space)
+            return region_of_box(exact.low[slot].tolist(), exact.high[slot].tolist(), self.space)
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int | np.integer) and (number in self._empty or self._find(int(number)) is not None)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        total = sum(tree.nbytes for tree in self._levels.trees) + sum(each.nbytes for each in self._levels.postings)
+        exact = self._entries.exact
+        return total + exact.owner.nbytes + exact.died.nbytes + exact.checks_at.nbytes
+
+    def check_invariants(self) -> None:
+        used, exact = self._entries.used, self._entries.exact
+        alive = set(np.flatnonzero(exact.died[:used] > self._version).tolist())
+        held = [slot for level in self._levels.all for slot in _slots_of(level).tolist()]
+        assert len(held) == len(set(held)), "an entry is in two trees"
+        assert alive <= set(held) | set(range(self._first, used)), "a living entry is nowhere"
+        assert self._dead == used - len(alive)
+        assert self._count == len(set(exact.owner[sorted(alive)].tolist())) + len(self._empty)
+        sizes = [level.size for level in self._levels.all]
+        assert all(one >= two for one, two in itertools.pairwise(sizes)), "trees shrink from left to right"
+        if self._slots is not None:
+            assert set(self._slots) == set(exact.owner[sorted(alive)].tolist())
+            assert all(exact.owner[slot] == number for number, slot in self._slots.items())
+        else:
+            assert (np.diff(exact.owner[:used]) >= 0).all()
+        if self.space.numbering:
+            assert self._regions.keys() == set(exact.owner[sorted(alive)].tolist()) | self._empty
+
+
+def _slots_of(level: Level) -> Any:
+    leaves = int(level.tree.size[0])
+    lanes = level.tree.lanes[:leaves].ravel()
+    boxes = lanes[level.tree.codes[level.tree.columns_at[:leaves], 0].ravel() != 255]
+    return boxes if level.postings is None else np.concatenate((boxes, level.postings.entries))

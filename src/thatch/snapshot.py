@@ -1,0 +1,227 @@
+"""A table on disk: regions as coordinates together with what these mean, so that loading parses and decides nothing.
+
+    THATCH TABLE 1\n | length of the body, 8 bytes | CRC-32 of the body, 4 bytes | body: MessagePack
+
+The body has typed facts (the space, ids, owners) and flat arrays of little-endian numbers. String coordinates are
+labels; the labels that were in use are part of the body (the index embeds its encoder).
+
+A file is written beside its place, forced to the disk, and renamed over the old one: whoever opens the place finds
+the old file or the new one, whenever the machine stops.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import zlib
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from thatch.axis import StringAxis
+from thatch.errors import SnapshotError, SpaceError
+from thatch.intervals import Intervals
+from thatch.labels import Labels
+from thatch.region import Ball, Region, Term
+from thatch.space import Space
+
+MAGIC = b"THATCH TABLE 1\n"
+
+
+class Regions(msgspec.Struct, forbid_unknown_fields=True):
+    """Regions one after another, their terms one after another, and so on down: each `_at` tells where one begins."""
+
+    terms_at: bytes  # int64 [regions + 1]
+    sides_at: bytes  # int64 [terms + 1]
+    side_axis: bytes  # int64 [sides]
+    ends_at: bytes  # int64 [sides + 1]
+    ends: bytes  # int64
+    balls_at: bytes  # int64 [terms + 1]
+    ball_axes_at: bytes  # int64 [balls + 1]
+    ball_axes: bytes  # int64
+    centres: bytes  # float64, beside ball_axes
+    radii: bytes  # float64 [balls]
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True):
+    space: str
+    cover: str | None
+    retract: bool
+    groups: bool
+    options: dict[str, Any]
+    labels: list[tuple[list[str], bytes]]  # of each string attribute: cuts, and their labels as int64
+    ids: list[str | int]  # in order of arrival
+    owners: dict[int, str]  # by position
+    expiries: dict[int, float]
+    passive: bytes  # int64: positions
+    certificates_at: bytes  # int64 [passive + 1]
+    certificates: bytes  # int64: positions
+    regions: Regions
+
+
+def write(path: Path, body: Body) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
+    encoded = msgspec.msgpack.encode(body)
+    head = MAGIC + len(encoded).to_bytes(8, "little") + zlib.crc32(encoded).to_bytes(4, "little")
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with open(handle, "wb") as file:
+            file.write(head)
+            file.write(encoded)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # the new name, too, survives a power cut
+    finally:
+        os.close(directory)
+
+
+def read(path: Path) -> Body:
+    data = path.read_bytes()
+    start = len(MAGIC) + 12
+    if not data.startswith(MAGIC):
+        raise SnapshotError(f"{path}: not a snapshot of a table, or of another version of the format")
+    length = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
+    if len(data) - start != length:
+        raise SnapshotError(f"{path}: damaged: {length:,} bytes were written, {max(len(data) - start, 0):,} are there")
+    body = memoryview(data)[start:]
+    if zlib.crc32(body) != int.from_bytes(data[start - 4 : start], "little"):
+        raise SnapshotError(f"{path}: damaged: the checksum is wrong")
+    try:
+        return msgspec.msgpack.decode(body, type=Body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise SnapshotError(f"{path}: not a snapshot that this version can read: {error}") from None
+
+
+def pack_labels(space: Space) -> list[tuple[list[str], bytes]]:
+    pairs = [a.axis.labels.to_pairs() for a in space.attributes if isinstance(a.axis, StringAxis)]
+    return [(cuts, pack_ints(labels)) for cuts, labels in pairs]
+
+
+def unpack_space(body: Body) -> Space:
+    """A space of its own, whose strings have the labels of the file."""
+    try:
+        space = Space.from_json(body.space)
+        strings = [a.axis for a in space.attributes if isinstance(a.axis, StringAxis)]
+        for axis, (cuts, labels) in zip(strings, body.labels, strict=True):
+            axis.labels = Labels.of_pairs(cuts, unpack_ints(labels).tolist())
+    except (SpaceError, ValueError) as error:
+        raise SnapshotError(f"the space of a snapshot: {error}") from None
+    return space
+
+
+def pack_regions(regions: Sequence[Sequence[Term]]) -> Regions:
+    terms_at, sides_at, ends_at, balls_at, ball_axes_at = [0], [0], [0], [0], [0]
+    side_axis: list[int] = []
+    ends: list[Any] = [np.zeros(0, np.int64)]
+    balls: list[Ball] = []
+    for terms in regions:
+        for term in terms:
+            for axis, side in term.sides:
+                side_axis.append(axis)
+                ends.append(side.to_numpy())
+                ends_at.append(ends_at[-1] + len(side.ends))
+            sides_at.append(len(side_axis))
+            balls += term.balls
+            balls_at.append(len(balls))
+        terms_at.append(len(sides_at) - 1)
+    for ball in balls:
+        ball_axes_at.append(ball_axes_at[-1] + len(ball.attributes))
+    return Regions(
+        pack_ints(terms_at), pack_ints(sides_at), pack_ints(side_axis), pack_ints(ends_at),
+        pack_ints(np.concatenate(ends)),
+        pack_ints(balls_at), pack_ints(ball_axes_at), pack_ints([axis for ball in balls for axis in ball.attributes]),
+        np.array([each for ball in balls for each in ball.centre], "<f8").tobytes(),
+        np.array([ball.radius for ball in balls], "<f8").tobytes(),
+    )  # fmt: skip
+
+
+def unpack_regions(packed: Regions, space: Space) -> list[Region]:
+    try:
+        return _unpacked(packed, space)
+    except (IndexError, ValueError) as error:
+        raise SnapshotError(f"the regions of a snapshot do not fit together: {error}") from None
+
+
+def _unpacked(packed: Regions, space: Space) -> list[Region]:
+    axis_of, ends = unpack_ints(packed.side_axis), unpack_ints(packed.ends)
+    ball_axis, centres = unpack_ints(packed.ball_axes), np.frombuffer(packed.centres, "<f8")
+    radii = np.frombuffer(packed.radii, "<f8")
+    side_runs, ball_runs = unpack_runs(packed.ends_at, len(ends)), unpack_runs(packed.ball_axes_at, len(ball_axis))
+    term_sides, term_balls = unpack_runs(packed.sides_at, len(axis_of)), unpack_runs(packed.balls_at, len(radii))
+    _check_sides(
+        axis_of,
+        np.array(side_runs, np.int64).reshape(-1, 2),
+        ends,
+        np.array(term_sides, np.int64).reshape(-1, 2),
+        space,
+    )
+    _check_balls(ball_axis, centres, radii, space)
+    sides = [(axis, Intervals(ends[a:b].tolist())) for axis, (a, b) in zip(axis_of.tolist(), side_runs, strict=True)]
+    axes, middles = ball_axis.tolist(), centres.tolist()
+    balls = [
+        Ball(tuple(axes[a:b]), tuple(middles[a:b]), radius)
+        for radius, (a, b) in zip(radii.tolist(), ball_runs, strict=True)
+    ]
+    terms = [Term(tuple(sides[a:b]), tuple(balls[c:d])) for (a, b), (c, d) in zip(term_sides, term_balls, strict=True)]
+    numbering = space.numbering
+    regions = unpack_runs(packed.terms_at, len(terms))
+    return [Region.restored(space, tuple(terms[a:b]), numbering) for a, b in regions]
+
+
+def unpack_runs(starts: bytes, size: int) -> list[tuple[int, int]]:
+    """From and to of each run, which together are all there is."""
+    at = unpack_ints(starts)
+    if not len(at) or at[0] != 0 or at[-1] != size or (np.diff(at) < 0).any():
+        raise ValueError("runs must follow one another from the first to the last")
+    return list(pairwise(at.tolist()))
+
+
+def _check_sides(axis: Any, runs: Any, ends: Any, terms: Any, space: Space) -> None:
+    """Attributes exist and ascend within a term; ends are pairs that ascend within the axis."""
+    runs, terms = runs.reshape(-1, 2), terms.reshape(-1, 2)
+    if len(axis) and not (axis.min() >= 0 and axis.max() < len(space)):
+        raise ValueError("a side of no attribute")
+    rising = np.diff(axis, prepend=-1) > 0
+    rising[terms[terms[:, 0] < terms[:, 1], 0]] = True  # where a term begins
+    if not rising.all():
+        raise ValueError("the sides of a term do not ascend")
+    sizes = runs[:, 1] - runs[:, 0]
+    if (sizes < 2).any() or (sizes % 2).any():
+        raise ValueError("a side without a pair of ends")
+    within = (ends >= np.repeat(space.low[0][axis], sizes)) & (ends <= np.repeat(space.high[0][axis], sizes))
+    first = np.zeros(len(ends), np.bool_)
+    first[runs[:, 0]] = True
+    order = first | (ends > np.concatenate((ends[:1], ends[:-1]))) | (ends == np.concatenate((ends[:1], ends[:-1])))
+    odd = (np.arange(len(ends)) - np.repeat(runs[:, 0], sizes)) % 2 == 1
+    apart = first | odd | (ends > np.concatenate((ends[:1], ends[:-1])))
+    if not (within.all() and order.all() and apart.all()):
+        raise ValueError("the ends of a side do not ascend within its axis")
+
+
+def _check_balls(axis: Any, centres: Any, radii: Any, space: Space) -> None:
+    numbers = [attribute.axis.is_number for attribute in space.attributes]
+    if len(axis) != len(centres) or not all(0 <= each < len(numbers) and numbers[each] for each in axis.tolist()):
+        raise ValueError("a ball of no attribute that is a number")
+    if not (radii >= 0).all():
+        raise ValueError("a ball without a radius")
+
+
+def pack_ints(numbers: Sequence[int] | NDArray[np.int64]) -> bytes:
+    return np.array(numbers, "<i8").tobytes()
+
+
+def unpack_ints(data: bytes) -> NDArray[np.int64]:
+    return np.frombuffer(data, "<i8").astype(np.int64)
