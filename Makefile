@@ -33,9 +33,9 @@ setup: $(READY)
 # Installed again when the dependencies change, and only then. PySpark is 450 MB: pip's cache keeps it.
 $(READY): pyproject.toml constraints.txt
 	@scripts/check-tools "$(PYTHON)"
-	@echo "Setting up $(VENV): about 700 MB, some minutes the first time"
+	@echo "Setting up $(VENV): about 800 MB, some minutes the first time"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,dev,bench]'
 	@touch $@
 
 clean:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,131 @@ def test_covers_shows_an_event_that_nobody_else_wants(tmp_path: Path, capsys: py
     assert "no cover engine 'magic'; there are" in capsys.readouterr().err
     assert main([*asked, "prize < 50"]) == 2
     assert "the clause: line 1, column 1: no attribute 'prize'" in capsys.readouterr().err
+
+
+TYPES = "price double not null 0..1000, symbol string, cost decimal(6,2), day date, at timestamp, open bool, n int"
+
+
+def test_explain_tells_who_covers_a_clause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "others.txt"
+    file.write_text("# alerts\nprice >= 20\nprice >= 30\n")
+    asked = ["explain", "--space", SPACE, "--by", "price < 20", "--by", "price > 1000", "--file", str(file)]
+    assert main([*asked, "price BETWEEN 10 AND 50"]) == 0
+    out = capsys.readouterr().out
+    assert out == f"passive: covered by the union of:\n  clause 1: price < 20\n  {file}:2: price >= 20\n"
+    assert main([*asked, "--json", "price > 40"]) == 0  # {file}:3 is passive itself: it proves nothing
+    result = json.loads(capsys.readouterr().out)
+    proof = [{"place": f"{file}:2", "clause": "price >= 20"}]
+    assert result == {"status": "passive", "covered": True, "certificate": proof}
+    assert main([*asked, "price < 0"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "passive: covered by:\n  nothing: no event can match it\n" and not captured.err
+
+
+def test_explain_shows_a_witness_that_it_can_read(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["explain", "--space", TYPES, "--by", "price < 20", "--by", "at IS NULL OR day IS NULL OR cost IS NULL"]
+    clause = "price < 50 AND day > DATE'2020-02-28'"
+    assert main([*asked, "--json", clause]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["status"] == "active" and not result["covered"]
+    assert 20 <= result["witness"]["price"] < 50
+    assert main([*asked, clause]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("active: not covered: this event matches the clause and none of the others\n  price = ")
+    assert f"\n  day = {result['witness']['day']}\n" in out
+    assert main([*asked, clause, "--event", json.dumps(result["witness"])]) == 0
+    assert capsys.readouterr().out == "the event matches\n"
+
+
+def test_explain_names_the_conditions_that_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    clause = "price < 20 AND cost = 1.5 AND day = DATE'2020-02-29' AND at >= TIMESTAMP'2020-02-29 12:00:00' AND open"
+    asked = ["explain", "--space", TYPES, clause, "--event"]
+    good = {"PRICE": 12, "cost": 1.50, "day": "2020-02-29", "at": "2020-02-29 13:00:00+01:00", "open": True, "new": [1]}
+    assert main([*asked, json.dumps(good)]) == 0
+    assert capsys.readouterr().out == "the event matches\n"
+    assert main([*asked, json.dumps(good | {"PRICE": 20.5, "at": "2020-02-29 11:59:59.5"})]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "the event does not match:",
+        "  price < 20.0D fails: price is 20.5",
+        "  at >= TIMESTAMP'2020-02-29 12:00:00Z' fails: at is 2020-02-29 11:59:59.500000+00:00",
+    ]
+    assert main([*asked, json.dumps(good | {"cost": "1.51", "day": None}), "--json"]) == 1
+    failures = [
+        {"condition": "cost = 1.50", "values": {"cost": "1.51"}},
+        {"condition": "day = DATE'2020-02-29'", "values": {"day": None}},
+    ]
+    assert json.loads(capsys.readouterr().out) == {"matches": False, "failures": failures}
+
+
+@pytest.mark.parametrize(
+    ("clause", "event", "lines"),
+    [
+        ("price < 5 AND n = 1 OR price > 9", '{"price": 7}', ["none of 2 alternatives", "  price > 9.0D fails"]),
+        ("price < 0", '{"price": 7}', ["the event does not match: no event can match the clause"]),
+        ("n = 9007199254740993", '{"price": 1, "n": 9007199254740992}', ["the event does not match:", "  n = "]),
+        ("within(1, price, 3, n, 4)", '{"price": 3.5, "n": 5}', ["the event does not match:", "  within(1.0D, price"]),
+    ],
+)
+def test_explain_what_comes_nearest(
+    clause: str, event: str, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "--space", TYPES, clause, "--event", event]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == len(lines) and all(each.startswith(line) for each, line in zip(out, lines, strict=True))
+
+
+def test_explain_reads_times_in_the_zone_of_the_space(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [
+        "explain",
+        "--space",
+        "at timestamp",
+        "--time-zone",
+        "Europe/Berlin",
+        "at = TIMESTAMP'2020-07-01 12:00:00'",
+    ]
+    assert main([*asked, "--event", '{"at": "2020-07-01 12:00:00"}']) == 0
+    assert main([*asked, "--event", '{"at": "2020-07-01 10:00:00Z"}']) == 0
+    assert main([*asked, "--event", '{"at": "2020-07-01 12:00:00Z"}']) == 1
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ('{"price": 2000}', "attribute 'price': 2000 is outside the domain 0.0..1000.0 of double"),
+        ('{"symbol": "A"}', "the attribute is not null and the value is missing"),
+        ('{"price": 1, "Price": 2}', "names the attribute a second time"),
+        ('{"price": "NaN"}', "outside the domain"),
+        ('{"price": 1e400}', "is not a float"),
+        ('{"price": 1, "symbol": 3}', "attribute 'symbol': 3 is not a string"),
+        ('{"price": 1, "n": "3"}', "attribute 'n': '3' is not an int"),
+        ('{"price": 1, "cost": 1.234}', "more than the 2 decimal places"),
+        ('{"price": 1, "at": "yesterday"}', "attribute 'at': 'yesterday' is not a timestamp like"),
+        ('{"price": ', "--event is not an object in JSON: Input data was truncated"),
+        ("[1]", "--event is not an object in JSON: Expected `object`, got `array`"),
+        ("\udcff", "--event is not an object in JSON"),
+    ],
+)
+def test_explain_refuses_a_bad_event(event: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--space", TYPES, "price < 20", "--event", event]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and not captured.out
+
+
+def test_explain_refuses_a_bad_clause(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--space", SPACE, "prize < 50"]) == 2
+    assert "the clause: line 1, column 1: no attribute 'prize'" in capsys.readouterr().err
+    assert main(["explain", "--space", SPACE, "--by", "price < 5", "--by", "prize < 50", "price < 1"]) == 2
+    assert "clause 2: line 1, column 1: no attribute 'prize'" in capsys.readouterr().err
+
+
+def test_the_commands_in_the_readme_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^    \$ thatch ((?:.*\\\n)*.*)\n((?:    .*\n)*)", readme, re.MULTILINE)
+    assert {command.split()[0] for command, _ in blocks} == {"validate", "covers", "explain"}
+    for command, printed in blocks:
+        main(shlex.split(command.replace("\\\n", " ")))
+        assert capsys.readouterr().out == textwrap.dedent(printed)
 
 
 def test_demo_tells_who_gets_what(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,18 +6,26 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
 from thatch import __version__
-from thatch.errors import CallerError, ClauseError
+from thatch.axis import DateAxis, DecimalAxis, DoubleAxis, TimestampAxis
+from thatch.errors import CallerError, ClauseError, EmptyRegionWarning, EventError
 from thatch.region import Region
-from thatch.space import Space
+from thatch.space import Attribute, Space
+
+if TYPE_CHECKING:
+    from thatch.cover import Verdict
+    from thatch.explain import Explanation
 
 OK, NO, BAD_INPUT = 0, 1, 2
+THE_CLAUSE = "the clause"  # its place in messages, beside `clause 1` and `file:7`
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,7 +81,27 @@ def _parser() -> argparse.ArgumentParser:
     _add_space(covers)
     covers.set_defaults(run=_covers)
 
-    for command in (demo, validate, covers):
+    explain = commands.add_parser(
+        "explain",
+        help="why is a clause active or passive beside others, and why does it not match an event?",
+        description="The clause as a subscription beside the others: passive, and who covers it, or active, and an "
+        "event that only it wants. With --event: whether it matches that event and which conditions fail; exit status "
+        "1 if it does not match.",
+        epilog="example: thatch explain --space 'price int not null, day date' --by 'price < 20' \"price < 50 AND "
+        'day >= DATE\'2026-01-01\'" --event \'{"price": 5, "day": "2025-12-31"}\'',
+    )
+    explain.add_argument("clause", metavar="CLAUSE", help="the clause to explain")
+    explain.add_argument("--by", action="append", default=[], metavar="CLAUSE", help="another subscription")
+    explain.add_argument(
+        "--event",
+        metavar="JSON",
+        help="an object: dates, timestamps and NaN as strings, decimals as either; attributes that are missing are "
+        "NULL, those that the space does not have are ignored",
+    )
+    _add_space(explain)
+    explain.set_defaults(run=_explain)
+
+    for command in (demo, validate, covers, explain):
         command.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -124,12 +152,21 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _covers(options: argparse.Namespace) -> int:
-    from thatch.cover import Covered, Uncovered, covers
+    from thatch.cover import covers
 
     space = _space(options.space, options.time_zone)
     clauses = dict(_progress(_clauses(options.by, options.file)))
     members = {place: _compiled(place, clause, space) for place, clause in clauses.items()}
-    verdict = covers(members, _compiled("the clause", options.clause, space), space, options.cover)
+    verdict = covers(members, _compiled(THE_CLAUSE, options.clause, space), space, options.cover)
+    result, lines = _evidence(verdict, clauses, space)
+    print(_json(result) if options.json else "\n".join(lines))
+    return OK if result["covered"] else NO
+
+
+def _evidence(verdict: Verdict, clauses: Mapping[str, str], space: Space) -> tuple[dict[str, Any], list[str]]:
+    """A verdict for programs and for people."""
+    from thatch.cover import Covered, Uncovered
+
     result: dict[str, Any] = {"covered": isinstance(verdict, Covered)}
     if isinstance(verdict, Covered):
         result["certificate"] = [{"place": name, "clause": clauses[name]} for name in verdict.certificate]
@@ -138,12 +175,83 @@ def _covers(options: argparse.Namespace) -> int:
     elif isinstance(verdict, Uncovered):
         result["witness"] = {name: _readable(value) for name, value in space.decode(verdict.witness).items()}
         lines = ["not covered: this event matches the clause and none of the others"]
-        lines += [f"  {name} = {'NULL' if value is None else value}" for name, value in result["witness"].items()]
+        lines += [f"  {name} = {_shown(value)}" for name, value in result["witness"].items()]
     else:
         result["reason"] = verdict.reason
         lines = [f"not proven: {verdict.reason}"]
-    print(_json(result) if options.json else "\n".join(lines))
-    return OK if result["covered"] else NO
+    return result, lines
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from thatch.table import SubscriptionTable
+
+    space = _space(options.space, options.time_zone)
+    event = None if options.event is None else _event(options.event, space)
+    clauses = dict(_progress(_clauses(options.by, options.file)))
+    table = SubscriptionTable(space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyRegionWarning)  # what is said below, or not what was asked
+        table.subscribe_many(list(clauses), [_compiled(place, clause, space) for place, clause in clauses.items()])
+        region = _compiled(THE_CLAUSE, options.clause, space)
+        verdict = table.subscribe(THE_CLAUSE, region).verdict
+    assert verdict is not None  # covering is on
+    if event is None:
+        status = "active" if table[THE_CLAUSE].active else "passive"
+        result, lines = _evidence(verdict, clauses, space)
+        print(_json({"status": status, **result}) if options.json else "\n".join([f"{status}: {lines[0]}", *lines[1:]]))
+        return OK
+    why = table.explain(THE_CLAUSE, event)
+    print(_json(_outcome(why)) if options.json else "\n".join(_told(why, region)))
+    return OK if why.matches else NO
+
+
+def _outcome(why: Explanation) -> dict[str, Any]:
+    failures = [
+        {"condition": each.condition, "values": {name: _readable(value) for name, value in each.values.items()}}
+        for each in why.failures or ()
+    ]
+    return {"matches": why.matches, "failures": failures}
+
+
+def _told(why: Explanation, region: Region) -> list[str]:
+    if why.matches:
+        return ["the event matches"]
+    if region.is_empty:
+        return ["the event does not match: no event can match the clause"]
+    count = len(region.terms)
+    lines = ["the event does not match:" if count == 1 else f"none of {count:,} alternatives matches; the nearest one:"]
+    for each in why.failures or ():
+        values = ", ".join(f"{name} is {_shown(_readable(value))}" for name, value in each.values.items())
+        lines.append(f"  {each.condition} fails: {values}")
+    return lines
+
+
+def _event(text: str, space: Space) -> dict[str, Any]:
+    """An event in JSON. Numbers are read as decimals first: a decimal attribute is never rounded."""
+    try:
+        given = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal).decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise CallerError(f"--event is not an object in JSON: {error}") from None
+    event = {}
+    for name, value in given.items():
+        index = space.index(name)
+        if index is not None:
+            event[name] = _value(space.attributes[index], value)
+    return event
+
+
+def _value(attribute: Attribute, value: Any) -> Any:
+    """JSON has no dates, times or NaN: these are written as text, as domains are."""
+    axis = attribute.axis
+    if isinstance(value, str) and isinstance(axis, DateAxis | TimestampAxis | DecimalAxis | DoubleAxis):
+        try:
+            return axis.decode(axis.parse(value))
+        except ValueError as error:
+            raise EventError(attribute.name, value, str(error)) from None
+    if isinstance(value, Decimal) and not isinstance(axis, DecimalAxis):
+        number = float(value)
+        return number if math.isfinite(number) else value  # what is beyond all doubles is refused, not rounded
+    return value
 
 
 def _compiled(place: str, clause: str, space: Space) -> Region:
@@ -157,6 +265,10 @@ def _readable(value: Any) -> Any:
     """A value that JSON and people can read: decimals, times and what is not finite as text."""
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
     return value if plain else str(value)
+
+
+def _shown(value: Any) -> str:
+    return "NULL" if value is None else str(value)
 
 
 def _space(text: str, time_zone: str | None) -> Space:

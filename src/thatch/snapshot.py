@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
 import zlib
 from collections.abc import Sequence
 from itertools import pairwise
@@ -70,16 +70,18 @@ def write(path: Path, body: Body) -> None:
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     encoded = msgspec.msgpack.encode(body)
     head = MAGIC + len(encoded).to_bytes(8, "little") + zlib.crc32(encoded).to_bytes(4, "little")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    name = path.parent / f".{path.name[:64]}.{secrets.token_hex(8)}.part"
     try:
-        with open(handle, "wb") as file:
+        with open(name, "xb") as file:
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
             file.write(head)
             file.write(encoded)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
     directory = os.open(path.parent, os.O_RDONLY)
     try:

@@ -131,6 +131,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
 
     def __getitem__(self, id: Id) -> Subscription:
         with self._lock:
+            id = self._known(id)
             region = self._region(id)
             certificate = None if self._told is None else self._told.certificate(id)
             return Subscription(
@@ -144,6 +145,8 @@ class SubscriptionTable(Mapping[Id, Subscription]):
     def match(self, event: Mapping[str, Any]) -> list[Id]:
         """The ids of all subscriptions, active or passive, that want an event, sorted. Attributes that the space does
         not have are ignored."""
+        if type(event) is not dict and not isinstance(event, Mapping):
+            raise CallerError(f"an event is a mapping of attributes to values, not {shown(event)}")
         while True:
             moment = self._now()
             numbers = moment.view.match_point(self.space.encode(event))
@@ -190,6 +193,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         """Why a subscription is passive (who covers it) or active (an event that only it wants). With an event:
         whether it matches, and which conditions fail."""
         with self._lock:
+            id = self._known(id)
             region = self._region(id)
             if event is not None:
                 return why_not(id, region, event)
@@ -298,7 +302,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         _check_owner(owner)
         region = self._compiled(where)
         with self._lock:
-            self._known(id)
+            id = self._known(id)
             change = Change([id]) if self._told is None else self._told.replace(id, region)
             self._groups.discard(self._names.number(id))
             number = self._names.renew(id)
@@ -316,8 +320,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
     def unsubscribe(self, id: Id) -> Change:
         """Remove a subscription. Forward what is no longer covered before withdrawing it."""
         with self._lock:
-            self._known(id)
-            change = self._remove(id)
+            change = self._remove(self._known(id))
             self._publish()
             return change
 
@@ -462,12 +465,14 @@ class SubscriptionTable(Mapping[Id, Subscription]):
 
     # --- Small things ----------------------------------------------------------------------------------------------
 
-    def _known(self, id: Id) -> None:
-        if id not in self._names:
+    def _known(self, id: Id) -> Any:
+        """The table's own form of an id. `True` and `1.0` equal 1, and are none."""
+        own = own_id(id)
+        if isinstance(own, bool | float) or own not in self._names:
             raise UnknownSubscription(id)
+        return own
 
     def _region(self, id: Id) -> Region:
-        self._known(id)
         if self._told is not None:
             return self._told.region(id)
         region = self._regions.get(id)
