@@ -500,7 +500,7 @@ def while_matching(
         raise AssertionError(f"{len(table)} subscriptions are left of {size}, and as many came as went")
     return {
         "subscriptions": size,
-        "subscribed per second, as many unsubscribed": (next_id - first) / taken,
+        "subscribes and unsubscribes per second, half each": 2 * (next_id - first) / taken,
         "floor": 10_000,
         "matched per second": matching.count / taken,
         "longest update ms": changing.longest * 1e3,

@@ -66,6 +66,26 @@ def and_ball(mask: Bools, doubles: Floats, centre: Floats, radius: float) -> Non
 
 
 @kernel
+def first_beyond(low: Ints, high: Ints, least: Ints, most: Ints) -> int:
+    """The first attribute in which a box reaches beyond least..most; -1 if none does."""
+    for box in range(low.shape[0]):
+        for axis in range(low.shape[1]):
+            if low[box, axis] < least[axis] or high[box, axis] > most[axis]:
+                return axis
+    return -1
+
+
+@kernel
+def first_empty(low: Ints, high: Ints) -> int:
+    """The first box that holds nothing; -1 if there is none."""
+    for box in range(low.shape[0]):
+        for axis in range(low.shape[1]):
+            if low[box, axis] > high[box, axis]:
+                return box
+    return -1
+
+
+@kernel
 def contains_box(low: Ints, high: Ints, inner_low: Ints, inner_high: Ints) -> Bools:
     """For each box whether it contains the one inner box."""
     found = np.ones(low.shape[0], np.bool_)

@@ -105,7 +105,10 @@ def as_boxes(ids: Sized, regions: Sequence[Region] | Boxes, space: Space) -> Box
     low, high = (np.ascontiguousarray(side, np.int64) for side in regions)
     if not low.shape == high.shape == (len(ids), len(space)):
         raise CallerError(f"{len(ids)} boxes of {len(space)} attributes, not {low.shape} and {high.shape}")
-    for beyond in np.flatnonzero(((low < space.low) | (high > space.high)).any(axis=0))[:1]:
+    from thatch.boxes import first_beyond
+
+    beyond = first_beyond(low, high, space.low[0], space.high[0])
+    if beyond >= 0:
         attribute = space.attributes[beyond]
         raise CallerError(f"attribute {attribute.name!r}: a box reaches beyond {attribute.low}..{attribute.last}")
     return low, high

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thatch.axis import Coordinates
-from thatch.boxes import Ints
+from thatch.boxes import Ints, first_empty
 from thatch.cover.engine import as_boxes, as_regions, region_of_box
 from thatch.intervals import Intervals
 from thatch.labels import Labels
@@ -49,7 +49,7 @@ BUFFER_MAX = 256
 RATIO = 4  # a tree stays as it is while it is this many times larger than what comes
 DEAD_MIN = 1024  # fewer dead are not worth a compaction
 TOGETHER_MIN = 24  # points from which on `match_lists` beats `match_each`
-CACHE_NUMBERS = 65_536  # coordinates of the points that are matched together: they stay in the second-level cache
+CACHE_NUMBERS = 32_768  # coordinates of the points that are matched together: they stay in the second-level cache
 CHUNK_MAX = 131_072
 SCRATCH_MAX = 1_048_576  # coordinates for which a thread keeps the memory that it matches in: some 15 MB
 
@@ -283,8 +283,8 @@ class TreeMatcher(Matcher):
 
     def _append_boxes(self, numbers: Numbers, low: Ints, high: Ints) -> None:
         self._count += len(numbers)
-        full = (low <= high).all(axis=1)
-        if not full.all():
+        if first_empty(low, high) >= 0:
+            full = (low <= high).all(axis=1)
             self._empty.update(numbers[~full].tolist())
             numbers, low, high = numbers[full], low[full], high[full]
         if self._slots is not None:

@@ -90,17 +90,17 @@ def share(end: float, least: float, scale: float) -> float:
     """Where an end lies in 0..1. A side without one reaches a little further than all that have one."""
     if end == -np.inf:
         return -0.01
-    return 1.01 if end == np.inf else min((end - least) * scale, 1.0)
+    return 1.01 if end == np.inf else min(max((end - least) * scale, 0.0), 1.0)
 
 
 @kernel
 def normalised(low: Ints, high: Ints, slots: Any, edges: Ints, doubles: Any) -> Any:
-    """Boxes as rows of float32 in 0..1, relative to the finite ends of them all: good enough to divide them by."""
+    """Boxes as rows of float32 in 0..1, relative to the finite ends of a sample: good enough to divide them by."""
     n, d = len(slots), low.shape[1]
     rows = np.empty((n, 2 * d), np.float32)
     for axis in range(d):
         least, most = np.inf, -np.inf
-        for row in range(n):
+        for row in range(0, n, max(1, n // 1024)):  # some will do
             one = lower_end(low[slots[row], axis], axis, edges, doubles)
             other = upper_end(high[slots[row], axis], axis, edges, doubles)
             if np.isfinite(one):
@@ -114,6 +114,11 @@ def normalised(low: Ints, high: Ints, slots: Any, edges: Ints, doubles: Any) -> 
             rows[row, 2 * axis] = share(one, least, scale)
             rows[row, 2 * axis + 1] = share(other, least, scale)
     return rows
+
+
+@inlined
+def finite(end: float, otherwise: float) -> float:
+    return end if -np.inf < end < np.inf else otherwise
 
 
 @kernel
@@ -213,19 +218,16 @@ def packed(
         bounded = 0
         for axis in range(d):
             least, most = np.inf, -np.inf
-            low_end, high_end = np.inf, -np.inf
+            low_end, high_end = np.inf, -np.inf  # of all; and of those that end least far out
+            low_most, high_least = -np.inf, np.inf
             for lane in range(count):
                 one, other = ends[0, axis, lane], ends[1, axis, lane]
-                low_end, high_end = min(low_end, one), max(high_end, other)
-                if np.isfinite(one):
-                    least, most = min(least, one), max(most, one)
-                if np.isfinite(other):
-                    least, most = min(least, other), max(most, other)
+                low_end, low_most = min(low_end, one), max(low_most, one)
+                high_end, high_least = max(high_end, other), min(high_least, other)
+                least = min(least, finite(one, np.inf), finite(other, np.inf))
+                most = max(most, finite(one, -np.inf), finite(other, -np.inf))
             bounds[node, 0, axis], bounds[node, 1, axis] = low_end, high_end
-            free = True
-            for lane in range(count):
-                free &= ends[0, axis, lane] == -np.inf and ends[1, axis, lane] == np.inf
-            if free:
+            if low_most == -np.inf and high_least == np.inf:  # none of them bounds it
                 continue
             if columns + bounded == len(axes):
                 axes = np.concatenate((axes, np.empty_like(axes)))
