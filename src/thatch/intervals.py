@@ -35,6 +35,13 @@ class Intervals:
         self._hash = 0
 
     @classmethod
+    def of_array(cls, ends: array[int]) -> Intervals:
+        """As the constructor, of an array("q") that is kept and not copied."""
+        made = cls.__new__(cls)
+        made.ends, made._hash = ends, 0
+        return made
+
+    @classmethod
     def of(cls, pairs: Iterable[tuple[int, int]]) -> Intervals:
         """From any closed intervals; those with low > high are empty. O(n log n)."""
         ends: list[int] = []

@@ -6,7 +6,11 @@ and never by `import thatch`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numba
@@ -58,7 +62,21 @@ def inlined(function: F) -> F:
 def _compiled(function: F, inline: Literal["always", "never"]) -> F:
     try:
         compiled: Any = numba.njit(cache=True, nogil=True, inline=inline)(function)
+        with suppress(AttributeError):  # should Numba's own names change, it works as it does by itself
+            compiled._cache._cache_file._source_stamp = _kernels_stamp()
     except (RuntimeError, OSError):  # "no locator available": neither beside the file nor in the user's home
         compiled = numba.njit(nogil=True, inline=inline)(function)
     result: F = compiled
     return result
+
+
+@cache
+def _kernels_stamp() -> str:
+    """Of all files with kernels. Numba keeps what it compiled until the kernel's own file changes; but kernels are
+    copied into kernels of other files, and what they pass one another must be of one kind, or they crash."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        text = path.read_bytes()
+        if b"thatch.jit import" in text:
+            digest.update(text)
+    return digest.hexdigest()

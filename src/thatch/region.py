@@ -192,7 +192,11 @@ class Term:
         return all(any(ball.holds(mine) for mine in self.balls) for ball in other.balls)
 
     def box_count(self) -> int:
-        return math.prod(len(intervals) for _, intervals in self.sides)
+        count = 1
+        for _, intervals in self.sides:
+            if len(intervals.ends) > 2:
+                count *= len(intervals.ends) >> 1
+        return count
 
     def boxes(self) -> list[Term]:
         """The sides crossed out: one term for each choice of an interval per attribute. Balls are left out."""

@@ -15,6 +15,7 @@ import errno
 import os
 import secrets
 import zlib
+from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -171,7 +172,8 @@ def _unpacked(packed: Regions, space: Space) -> list[Region]:
         space,
     )
     _check_balls(ball_axis, centres, radii, space)
-    sides = [(axis, Intervals(ends[a:b].tolist())) for axis, (a, b) in zip(axis_of.tolist(), side_runs, strict=True)]
+    all_ends, of_array = array("q", ends.tobytes()), Intervals.of_array
+    sides = [(axis, of_array(all_ends[a:b])) for axis, (a, b) in zip(axis_of.tolist(), side_runs, strict=True)]
     axes, middles = ball_axis.tolist(), centres.tolist()
     balls = [
         Ball(tuple(axes[a:b]), tuple(middles[a:b]), radius)

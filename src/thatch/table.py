@@ -7,10 +7,12 @@ and never wait.
 
 from __future__ import annotations
 
+import gc
 import heapq
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -407,10 +409,12 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         """The table of a snapshot, with a space of its own. Nothing is parsed or decided again."""
         body = files.read(Path(path))
         space = files.unpack_space(body)
-        regions = files.unpack_regions(body.regions, space)
         try:
-            table = cls(space, body.cover, body.retract, body.groups, **body.options)
-            table._restore(body, regions)
+            with _no_collection():
+                table = cls(space, body.cover, body.retract, body.groups, **body.options)
+                table._restore(body, files.unpack_regions(body.regions, space))
+        except SnapshotError:
+            raise
         except (IndexError, ValueError, KeyError, TypeError) as error:
             raise SnapshotError(f"{path}: its parts do not fit together: {error}") from None
         return table
@@ -496,6 +500,18 @@ class SubscriptionTable(Mapping[Id, Subscription]):
             except ClauseError as error:
                 raise error.within(f"subscription {shown(id)}") from None
         return regions
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A million new objects, none of them garbage: looking for cycles among them takes as long as making them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _warn_of_empty(ids: list[Id]) -> None:

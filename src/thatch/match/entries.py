@@ -38,7 +38,7 @@ class Exact(NamedTuple):
     high: Ints
     owner: Ints  # [slots]: the number of the region
     died: Any  # int32 [slots]: the version from which on it is gone
-    checks_at: Any  # int32 [slots]: its first check; -1 if it has none
+    checks_at: Any  # int32 [slots]: its first check; -1 if it has none. Of no length while no entry has one
     checks: Ints  # [checks, 5]: attribute, from, to in `values`: a set. Or -1, from, to: a ball's attributes; its reals
     #               from; LAST of its entry, POSTED
     values: Ints  # ends of intervals, attributes of balls
@@ -60,7 +60,7 @@ def opened(handle: Ints, d: int) -> Exact:
         carray(int64_at(handle[5]), (slots, d)),
         carray(int64_at(handle[6]), slots),
         carray(int32_at(handle[7]), slots),
-        carray(int32_at(handle[8]), slots),
+        carray(int32_at(handle[8]), slots if checks > 0 else 0),
         carray(int64_at(handle[9]), (checks, 5)),
         carray(int64_at(handle[10]), values),
         carray(float64_at(handle[11]), reals),
@@ -75,7 +75,7 @@ def verified(exact: Exact, version: int, points: Ints, doubles: Any, rows: Ints,
     """
     low, high, owner, died, checks_at = exact.low, exact.high, exact.owner, exact.died, exact.checks_at
     checks, values, reals = exact.checks, exact.values, exact.reals
-    d, kept = points.shape[1], 0
+    d, kept, checked = points.shape[1], 0, len(exact.checks_at) > 0
     for candidate in range(found):
         row, slot = rows[candidate], slots[candidate]
         holds = True
@@ -89,7 +89,7 @@ def verified(exact: Exact, version: int, points: Ints, doubles: Any, rows: Ints,
                     break
         if not holds or died[slot] <= version:
             continue
-        check = checks_at[slot]
+        check = checks_at[slot] if checked else -1
         while check >= 0 and holds:
             axis, start, stop = checks[check, 0], checks[check, 1], checks[check, 2]
             if axis >= 0:  # a set: a binary search among the ends of its intervals
@@ -122,7 +122,7 @@ def copy_checks(
     empty."""
     counted, values_used, reals_used = 0, 0, 0
     for place in range(len(slots)):
-        check = exact.checks_at[slots[place]]
+        check = exact.checks_at[slots[place]]  # there are some
         if len(checks_at):
             checks_at[place] = counted if check >= 0 else -1
         while check >= 0:
@@ -164,7 +164,9 @@ class Entries:
         slots = slice(self.used, self.used + len(numbers))
         exact = self.exact
         exact.low[slots], exact.high[slots] = low, high
-        exact.owner[slots], exact.died[slots], exact.checks_at[slots] = numbers, ALIVE, -1
+        exact.owner[slots], exact.died[slots] = numbers, ALIVE
+        if len(exact.checks_at):
+            exact.checks_at[slots] = -1
         self.used += len(numbers)
 
     def append_terms(self, number: int, terms: Sequence[Term]) -> int:
@@ -197,7 +199,9 @@ class Entries:
         exact.low[slot], exact.high[slot] = space.low[0], space.high[0]
         for axis, side in term.sides:
             exact.low[slot, axis], exact.high[slot, axis] = side.ends
-        exact.owner[slot], exact.died[slot], exact.checks_at[slot] = number, ALIVE, -1
+        exact.owner[slot], exact.died[slot] = number, ALIVE
+        if len(exact.checks_at):
+            exact.checks_at[slot] = -1
         self.used += 1
 
     def _append_checks(self, slot: int, term: Term) -> None:
@@ -230,7 +234,7 @@ class Entries:
         exact = self.exact
         if self.used + count > len(exact.owner):
             size = _grown(self.used, count)
-            names = ("low", "high", "owner", "died", "checks_at")
+            names = ("low", "high", "owner", "died") + (("checks_at",) if len(exact.checks_at) else ())
             self.exact = exact._replace(**{each: _copied(getattr(exact, each), self.used, size) for each in names})
 
     def _reserve_checks(self, checks: int, values: int, reals: int) -> None:
@@ -242,13 +246,15 @@ class Entries:
         ):
             if used + more > len(getattr(exact, name)):
                 exact = exact._replace(**{name: _copied(getattr(exact, name), used, _grown(used, more))})
+        if checks and not len(exact.checks_at):
+            exact = exact._replace(checks_at=np.full(len(exact.owner), -1, np.int32))
         self.exact = exact
 
     def posted(self, slots: Any) -> Ints:
         """For each of these entries the check to look it up by: its largest set of single values. -1 if it has none."""
         result = np.full(len(slots), -1, np.int64)
         exact, singles = self.exact, dict[int, Boxes]()
-        first = exact.checks_at[slots]
+        first = exact.checks_at[slots] if self.checks_used else np.zeros(0, np.int32)
         for place in np.flatnonzero((first >= 0) & (exact.checks[first, 0] >= 0)) if self.checks_used else ():
             check, longest = int(first[place]), CROSSED_MAX
             while check >= 0:
@@ -278,8 +284,8 @@ class Entries:
         copy.ball_axes = self.ball_axes
         copy.append_boxes(exact.owner[slots], exact.low[slots], exact.high[slots])
         copied = copy.exact
-        sizes = copy_checks(exact, slots, copied.checks_at[:0], copied.checks, copied.values, copied.reals)
-        if sizes[0]:
+        if self.checks_used:
+            sizes = copy_checks(exact, slots, copied.checks_at[:0], copied.checks, copied.values, copied.reals)
             copy._reserve_checks(*sizes)
             copied = copy.exact
             copy_checks(exact, slots, copied.checks_at, copied.checks, copied.values, copied.reals)

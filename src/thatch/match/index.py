@@ -151,7 +151,7 @@ class TreeView(View):
             meets = (exact.low[all_slots] <= high).all(1) & (exact.high[all_slots] >= low).all(1)
             meets &= exact.died[all_slots] > self._version
             all_slots = all_slots[meets]
-            checked = exact.checks_at[all_slots] >= 0
+            checked = exact.checks_at[all_slots] >= 0 if len(exact.checks_at) else np.zeros(len(all_slots), np.bool_)
             if all(len(side) == 1 for _, side in term.sides):
                 numbers.update(exact.owner[all_slots[~checked]].tolist())
                 all_slots = all_slots[checked]
@@ -174,7 +174,7 @@ def _scratch(points: int, d: int) -> Scratch:
 def _meets(exact: Exact, slot: int, term: Term) -> bool:
     """Whether the sides of an entry and of a term all have a value in common. Their boxes do."""
     sets: dict[int, Intervals] = {}
-    check = int(exact.checks_at[slot])
+    check = int(exact.checks_at[slot]) if len(exact.checks_at) else -1
     while check >= 0:
         axis, start, stop, _, flags = exact.checks[check].tolist()
         if axis >= 0:
