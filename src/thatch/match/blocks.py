@@ -24,7 +24,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from thatch.jit import inlined, intrinsic
+from thatch.jit import intrinsic, kernel
 
 LANES = 64
 UNBOUNDED_ABOVE = 254
@@ -32,7 +32,7 @@ EMPTY_LANE = 255
 INFINITE = 0x7FF0_0000_0000_0000  # of a double attribute
 
 
-@inlined
+@kernel
 def code(value: float, base: float, scale: float) -> int:
     return int(min(max((value - base) * scale + 1.0, 0.0), 254.0))
 
@@ -47,7 +47,7 @@ def _as_double(typingctx: Any, bits: Any) -> Any:
     return types.float64(types.int64), generate
 
 
-@inlined
+@kernel
 def position(coordinate: int, is_double: bool) -> float:
     """A float64 that does not fall as the coordinate grows. Bits of doubles are turned back into values: a block of
     prices 1 to 1,000 would otherwise span ten steps of bits, nearly all its codes spent below 1. NaN, which is above

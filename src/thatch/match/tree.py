@@ -85,7 +85,7 @@ def upper_end(high: int, axis: int, edges: Ints, doubles: Any) -> float:
     return np.inf if high == edges[1, axis] else position(high, doubles[axis])
 
 
-@inlined
+@kernel
 def share(end: float, least: float, scale: float) -> float:
     """Where an end lies in 0..1. A side without one reaches a little further than all that have one."""
     if end == -np.inf:
@@ -116,7 +116,7 @@ def normalised(low: Ints, high: Ints, slots: Any, edges: Ints, doubles: Any) -> 
     return rows
 
 
-@inlined
+@kernel
 def finite(end: float, otherwise: float) -> float:
     return end if -np.inf < end < np.inf else otherwise
 
