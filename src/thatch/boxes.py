@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from thatch.jit import kernel
+from thatch.jit import inlined, kernel
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -31,6 +31,18 @@ def ordered_bits(bits: Ints) -> Ints:
     return coordinates
 
 
+@inlined
+def lower_bound(values: Ints, start: int, stop: int, value: int) -> int:
+    """The first place in values[start:stop], which ascend, that is not below a value."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        if values[middle] < value:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
 @kernel
 def and_interval(mask: Bools, column: Ints, low: int, high: int) -> None:
     """mask &= low <= column <= high. One pass and no temporaries: LLVM makes it vector compares."""
@@ -44,14 +56,8 @@ def and_intervals(mask: Bools, column: Ints, ends: Ints) -> None:
     for row in range(len(mask)):
         if mask[row]:
             value = column[row]
-            below, above = 0, len(ends)
-            while below < above:
-                middle = (below + above) >> 1
-                if ends[middle] < value:
-                    below = middle + 1
-                else:
-                    above = middle
-            mask[row] = (below & 1) == 1 or (below < len(ends) and ends[below] == value)
+            place = lower_bound(ends, 0, len(ends), value)
+            mask[row] = (place & 1) == 1 or (place < len(ends) and ends[place] == value)
 
 
 @kernel

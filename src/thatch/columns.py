@@ -22,14 +22,14 @@ from thatch.space import Attribute, Space, arrow_column, is_not_a_time
 Columns = Mapping[str, Any]
 
 
-class Boxes(NamedTuple):
+class TypedBoxes(NamedTuple):
     low: Coordinates  # [rows, d]
     high: Coordinates
     full: NDArray[np.bool_]  # which rows are not empty; those that are hold whatever
     numbering: tuple[Labels, ...]  # of strings
 
 
-def boxes_of_columns(low: Columns, high: Columns, rows: int, space: Space) -> Boxes:
+def boxes_of_columns(low: Columns, high: Columns, rows: int, space: Space) -> TypedBoxes:
     sides = [_by_index(each, rows, space) for each in (low, high)]
     while True:
         numbering = space.numbering
@@ -41,10 +41,10 @@ def boxes_of_columns(low: Columns, high: Columns, rows: int, space: Space) -> Bo
             least[:, index], most[:, index], held = bounds(attribute, sides[0].get(index), sides[1].get(index), rows)
             full &= held
         if numbering is space.numbering:  # else strings were renumbered on the way
-            return Boxes(least, most, full, numbering)
+            return TypedBoxes(least, most, full, numbering)
 
 
-def regions_of_boxes(boxes: Boxes, space: Space) -> list[Region]:
+def regions_of_boxes(boxes: TypedBoxes, space: Space) -> list[Region]:
     nothing, regions = Region.nothing(space), []
     terms = boxes_to_terms(boxes.low, boxes.high, space)
     for term, held in zip(terms, boxes.full.tolist(), strict=True):

@@ -164,13 +164,7 @@ def _unpacked(packed: Regions, space: Space) -> list[Region]:
     radii = np.frombuffer(packed.radii, "<f8")
     side_runs, ball_runs = unpack_runs(packed.ends_at, len(ends)), unpack_runs(packed.ball_axes_at, len(ball_axis))
     term_sides, term_balls = unpack_runs(packed.sides_at, len(axis_of)), unpack_runs(packed.balls_at, len(radii))
-    _check_sides(
-        axis_of,
-        np.array(side_runs, np.int64).reshape(-1, 2),
-        ends,
-        np.array(term_sides, np.int64).reshape(-1, 2),
-        space,
-    )
+    _check_sides(axis_of, np.array(side_runs, np.int64), ends, np.array(term_sides, np.int64), space)
     _check_balls(ball_axis, centres, radii, space)
     all_ends, of_array = array("q", ends.tobytes()), Intervals.of_array
     sides = [(axis, of_array(all_ends[a:b])) for axis, (a, b) in zip(axis_of.tolist(), side_runs, strict=True)]
@@ -208,10 +202,10 @@ def _check_sides(axis: Any, runs: Any, ends: Any, terms: Any, space: Space) -> N
     within = (ends >= np.repeat(space.low[0][axis], sizes)) & (ends <= np.repeat(space.high[0][axis], sizes))
     first = np.zeros(len(ends), np.bool_)
     first[runs[:, 0]] = True
-    order = first | (ends > np.concatenate((ends[:1], ends[:-1]))) | (ends == np.concatenate((ends[:1], ends[:-1])))
-    odd = (np.arange(len(ends)) - np.repeat(runs[:, 0], sizes)) % 2 == 1
-    apart = first | odd | (ends > np.concatenate((ends[:1], ends[:-1])))
-    if not (within.all() and order.all() and apart.all()):
+    before = np.concatenate((ends[:1], ends[:-1]))
+    is_high = (np.arange(len(ends)) - np.repeat(runs[:, 0], sizes)) % 2 == 1
+    order = first | (ends > before) | (is_high & (ends == before))
+    if not (within.all() and order.all()):
         raise ValueError("the ends of a side do not ascend within its axis")
 
 

@@ -21,12 +21,11 @@ import numpy as np
 
 from thatch.axis import Coordinates
 from thatch.boxes import Ints
-from thatch.cover.engine import as_regions
 from thatch.jit import kernel
 from thatch.match.axes import Axes
 from thatch.match.entries import Entries, Exact, verified
-from thatch.match.matcher import Boxes, Matcher, Numbers, View
-from thatch.match.scan import ScanView
+from thatch.match.matcher import Numbers
+from thatch.match.scan import ScanMatcher, ScanView
 from thatch.match.tree import arranged, grown
 from thatch.region import Region
 from thatch.space import Space
@@ -71,10 +70,10 @@ def match_counting(
     return rows[:found], slots[:found]
 
 
-class CountingView(View):
+class CountingView(ScanView):
     def __init__(self, space: Space, regions: dict[int, Region]) -> None:
-        self.space, self.numbering = space, space.numbering
-        self._axes, self._scan = Axes.of(space), ScanView(space, regions)
+        super().__init__(space, regions)
+        self._axes = Axes.of(space)
         entries = Entries(space)
         for number, region in regions.items():
             entries.append_terms(number, region.terms)
@@ -102,42 +101,24 @@ class CountingView(View):
         )  # fmt: skip
         return arranged(*pairs, len(points))
 
-    def meeting(self, region: Region) -> list[int]:
-        return self._scan.meeting(region)
 
+class CountingMatcher(ScanMatcher):
+    """Keeps regions as the scan does, and sorts them when somebody asks."""
 
-class CountingMatcher(Matcher):
     name = "counting"
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self._regions: dict[int, Region] = {}
         self._view: CountingView | None = None
         self._lock = threading.Lock()
 
-    def add_many(self, numbers: Sequence[int] | Numbers, regions: Sequence[Region] | Boxes) -> None:
-        known = [region.in_space(self.space) for region in as_regions(numbers, regions, self.space)]
-        self.refuse_known(numbers)
-        with self._lock:
-            self._regions = self._regions | dict(zip(map(int, numbers), known, strict=True))
-            self._view = None
-
-    def discard(self, number: int) -> None:
-        with self._lock:
-            self._regions = {each: region for each, region in self._regions.items() if each != number}
-            self._view = None
-
     def view(self) -> CountingView:
+        regions = self._regions  # each change puts another dict in place
         with self._lock:
-            if self._view is None or self._view.numbering is not self.space.numbering:
-                self._view = CountingView(self.space, self._regions)
-            return self._view
-
-    def __len__(self) -> int:
-        return len(self._regions)
-
-    def __contains__(self, number: object) -> bool:
-        return number in self._regions
+            view = self._view
+            if view is None or view.regions is not regions or view.numbering is not self.space.numbering:
+                view = self._view = CountingView(self.space, regions)
+            return view
 
     @property
     def nbytes(self) -> int:

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thatch.axis import StringAxis
-from thatch.boxes import Ints
+from thatch.boxes import Ints, lower_bound
+from thatch.cover.engine import Boxes
 from thatch.jit import address, carray, float64_at, inlined, int32_at, int64_at, kernel
-from thatch.match.matcher import Boxes, Numbers
+from thatch.match.matcher import Numbers
 from thatch.region import Region, Term, hulls
 from thatch.space import Space
 
@@ -93,14 +94,9 @@ def verified(exact: Exact, version: int, points: Ints, doubles: Any, rows: Ints,
         while check >= 0 and holds:
             axis, start, stop = checks[check, 0], checks[check, 1], checks[check, 2]
             if axis >= 0:  # a set: a binary search among the ends of its intervals
-                value, below, above = points[row, axis], start, stop
-                while below < above:
-                    middle = (below + above) >> 1
-                    if values[middle] < value:
-                        below = middle + 1
-                    else:
-                        above = middle
-                holds = ((below - start) & 1) == 1 or (below < stop and values[below] == value)
+                value = points[row, axis]
+                at = lower_bound(values, start, stop, value)
+                holds = ((at - start) & 1) == 1 or (at < stop and values[at] == value)
             else:  # a ball: in float64, left to right, as Ball.contains
                 real, total = checks[check, 3], 0.0
                 for place in range(stop - start):

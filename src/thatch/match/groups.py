@@ -18,8 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from thatch.axis import Coordinates
+from thatch.cover.engine import Boxes
 from thatch.match.index import TreeMatcher
-from thatch.match.matcher import Boxes, Numbers, View
+from thatch.match.matcher import Numbers, View
 from thatch.match.tree import arranged
 from thatch.region import Region
 from thatch.space import Space

@@ -24,12 +24,12 @@ import numpy as np
 
 from thatch.axis import Coordinates
 from thatch.boxes import Ints, first_empty
-from thatch.cover.engine import as_boxes, as_regions, region_of_box
+from thatch.cover.engine import Boxes, as_boxes, as_regions, region_of_box
 from thatch.intervals import Intervals
 from thatch.labels import Labels
 from thatch.match.axes import NO_DOUBLES, Axes
 from thatch.match.entries import LAST, Entries, Exact, boxed, entries_handle
-from thatch.match.matcher import Boxes, Matcher, Numbers, View
+from thatch.match.matcher import Matcher, Numbers, View
 from thatch.match.postings import Postings, build_postings, match_posted
 from thatch.match.tree import (
     Scratch,

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thatch.axis import Coordinates
+from thatch.cover.engine import Boxes
 from thatch.errors import CallerError
 from thatch.labels import Labels
 from thatch.region import Region
 from thatch.space import Space
 
-Boxes = tuple[Coordinates, Coordinates]
 Numbers = NDArray[np.int64]
 T = TypeVar("T")
 

@@ -41,6 +41,17 @@ def swap(rows: Any, order: Any, one: int, other: int) -> None:
         rows[one, column], rows[other, column] = rows[other, column], rows[one, column]
 
 
+@inlined
+def widened(around: Any, bins: Any, place: int, scale: Any) -> float:
+    """Widen a box by that of a bin; its volume."""
+    volume = 1.0
+    for side in range(len(around) // 2):
+        around[2 * side] = min(around[2 * side], bins[place, 2 * side])
+        around[2 * side + 1] = max(around[2 * side + 1], bins[place, 2 * side + 1])
+        volume *= (around[2 * side + 1] - around[2 * side]) * scale[side] + THIN
+    return volume
+
+
 @kernel
 def best_cut(
     rows: Any, start: int, stop: int, sample: Any, bins: Any, counts: Any, costs: Any
@@ -97,22 +108,14 @@ def best_cut(
         for turn in range(BINS - 1):
             place = BINS - 1 - turn
             total += counts[place]
-            volume = 1.0
-            for side in range(d):
-                around[2 * side] = min(around[2 * side], bins[place, 2 * side])
-                around[2 * side + 1] = max(around[2 * side + 1], bins[place, 2 * side + 1])
-                volume *= (around[2 * side + 1] - around[2 * side]) * scale[side] + THIN
+            volume = widened(around, bins, place, scale)
             costs[place] = volume * np.ceil(total * blocks) if total > 0 else np.inf
         for side in range(d):
             around[2 * side], around[2 * side + 1] = np.inf, -np.inf
         total = 0
         for place in range(BINS - 1):
             total += counts[place]
-            volume = 1.0
-            for side in range(d):
-                around[2 * side] = min(around[2 * side], bins[place, 2 * side])
-                around[2 * side + 1] = max(around[2 * side + 1], bins[place, 2 * side + 1])
-                volume *= (around[2 * side + 1] - around[2 * side]) * scale[side] + THIN
+            volume = widened(around, bins, place, scale)
             if total > 0 and costs[place + 1] < np.inf:
                 cost = volume * np.ceil(total * blocks) + costs[place + 1]
                 if cost < best_cost:

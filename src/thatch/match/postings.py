@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints
+from thatch.boxes import Ints, lower_bound
 from thatch.jit import kernel
 from thatch.match.entries import LAST, Exact, verified
 from thatch.match.tree import grown
@@ -87,16 +87,10 @@ def match_posted(postings: Postings, exact: Exact, version: int, points: Ints, d
     for row in range(n):
         for axis in range(d):
             value = points[row, axis]
-            below, above = keys_at[axis], keys_at[axis + 1]
-            while below < above:
-                middle = (below + above) >> 1
-                if keys[middle] < value:
-                    below = middle + 1
-                else:
-                    above = middle
-            if below == keys_at[axis + 1] or keys[below] != value:
+            at = lower_bound(keys, keys_at[axis], keys_at[axis + 1], value)
+            if at == keys_at[axis + 1] or keys[at] != value:
                 continue
-            for place in range(starts[below], starts[below + 1]):
+            for place in range(starts[at], starts[at + 1]):
                 slot = lists[place]
                 holds = died[slot] > version
                 for other in range(d):

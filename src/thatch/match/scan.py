@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from thatch.axis import Coordinates
-from thatch.cover.engine import as_boxes, as_regions
-from thatch.match.matcher import Boxes, Matcher, Numbers, View
+from thatch.cover.engine import Boxes, as_boxes, as_regions
+from thatch.match.matcher import Matcher, Numbers, View
 from thatch.region import Region, products
 from thatch.space import Space
 
@@ -19,21 +19,21 @@ from thatch.space import Space
 class ScanView(View):
     def __init__(self, space: Space, regions: dict[int, Region]) -> None:
         self.space, self.numbering = space, space.numbering
-        self._regions = regions
+        self.regions = regions
 
     def match_point(self, point: Sequence[int]) -> list[int]:
-        return sorted(number for number, region in self._regions.items() if region.contains_point(point))
+        return sorted(number for number, region in self.regions.items() if region.contains_point(point))
 
     def match_points(self, columns: Sequence[Coordinates]) -> tuple[Numbers, Numbers]:
-        hits = [np.flatnonzero(region.contains_points(columns)) for region in self._regions.values()]
+        hits = [np.flatnonzero(region.contains_points(columns)) for region in self.regions.values()]
         rows = np.concatenate([np.zeros(0, np.int64), *hits])
-        numbers = np.repeat(np.array(list(self._regions), np.int64), [len(each) for each in hits])
+        numbers = np.repeat(np.array(list(self.regions), np.int64), [len(each) for each in hits])
         order = np.lexsort((numbers, rows))
         return rows[order], numbers[order]
 
     def meeting(self, region: Region) -> list[int]:
         terms = region.terms_in(self.space)
-        return sorted(number for number, each in self._regions.items() if products(terms, each.terms))
+        return sorted(number for number, each in self.regions.items() if products(terms, each.terms))
 
 
 class ScanMatcher(Matcher):

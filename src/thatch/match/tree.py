@@ -9,8 +9,8 @@ up, and so on to the root. No box is stored twice, and a box costs 2 bytes for e
     leaf 0      [ slot 17 | slot 4 | slot 230 | ... ]      a lane passes surely: a match; else look at the exact bounds
 
 Two ways down. One event at a time, with a stack. Or many together: each node with the list of events that reach it,
-so that the node's codes are loaded once for all of them and the branches of neighbours are alike; that wins where
-lists are three events long or more.
+so that the node's codes are loaded once for all of them and the branches of neighbours are alike; that wins from
+some two dozen events on, even over a million boxes, where lists at the leaves are short.
 
 A tree never changes; what is discarded from it is told by `Exact.died` (entries.py).
 """
@@ -37,7 +37,7 @@ from thatch.match.blocks import (
 from thatch.match.entries import Exact, opened, verified
 from thatch.match.partition import by_pairs, partition
 
-SURE_AFTER = 4  # columns tested before events without a lane are dropped
+DROP_AFTER = 4  # columns tested before events without a lane are dropped; 2, 3 and 6 were no faster
 SCALE_MIN, SCALE_MAX = 1e-306, 1e300  # a span may be beyond float64 or too small to divide by; never times zero
 _ONE = np.uint64(1)
 
@@ -50,7 +50,7 @@ class Tree(NamedTuple):
     axis: Any  # int32 [columns]: which attribute
     scaling: Any  # float64 [columns, 2]: base and scale
     codes: Any  # uint8 [columns, 2, 64]: lower bounds, widths
-    size: Ints  # [2]: leaves; boxes
+    size: Ints  # [1]: leaves
 
     @property
     def nbytes(self) -> int:
@@ -60,7 +60,7 @@ class Tree(NamedTuple):
 def empty_tree() -> Tree:
     return Tree(
         np.zeros((0, LANES), np.int32), np.zeros(1, np.int32), np.zeros(0, np.int32), np.zeros((0, 2)),
-        np.zeros((0, 2, LANES), np.uint8), np.zeros(2, np.int64),
+        np.zeros((0, 2, LANES), np.uint8), np.zeros(1, np.int64),
     )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def packed(
     columns_at = np.zeros(nodes + 1, np.int32)
     bounds = np.empty((nodes, 2, d), np.float64)  # of the box around each node
     ends = np.empty((2, d, LANES), np.float64)
-    mean, chosen = np.empty(d, np.float64), np.empty(d, np.int64)
+    mean = np.empty(d, np.float64)
     room = nodes * min(d, 4) + 16
     axes, scaling = np.empty(room, np.int32), np.empty((room, 2), np.float64)
     codes = np.empty((room, 2, LANES), np.uint8)
@@ -249,7 +249,7 @@ def packed(
                 else:
                     codes[column, 0, lane], codes[column, 1, lane] = EMPTY_LANE, 0
             axes[column], scaling[column, 0], scaling[column, 1] = axis, base, scale
-            mean[bounded], chosen[bounded] = total / count, column
+            mean[bounded] = total / count
             bounded += 1
         if bounded == 0:  # boxes of everything: a column tells which lanes are there
             if columns == len(axes):
@@ -274,7 +274,7 @@ def packed(
                 other -= 1
         columns += bounded
         columns_at[node + 1] = columns
-    size = np.array([leaves, len(order)], np.int64)
+    size = np.array([leaves], np.int64)
     return Tree(lanes, columns_at, axes[:columns].copy(), scaling[:columns].copy(), codes[:columns].copy(), size)
 
 
@@ -414,7 +414,7 @@ def match_lists(
                     value = code(places[np.uint32(arena[start + each]), axis], base, scale)
                     masks[each] = lanes_at(codes, column, np.uint8(value))
                 continue
-            if column == begin + SURE_AFTER:
+            if column == begin + DROP_AFTER:
                 kept = 0
                 for each in range(count):
                     arena[start + kept], masks[kept] = arena[start + each], masks[each]
