@@ -75,12 +75,21 @@ class Levels:
 
 class TreeView(View):
     def __init__(
-        self, numbering: tuple[Labels, ...], axes: Axes, entries: Entries, levels: Levels, first: int, version: int
+        self,
+        numbering: tuple[Labels, ...],
+        axes: Axes,
+        exact: Exact,
+        ball_axes: frozenset[int],
+        levels: Levels,
+        first: int,
+        last: int,
+        version: int,
     ) -> None:
         self.space, self.numbering = axes.space, numbering
-        self._axes, self._exact, self._levels = axes, entries.exact, levels
-        self._version, self._first, self._last = version, first, entries.used  # the buffer is first..last
-        self._ball_axes = entries.ball_axes
+        self.exact, self.levels, self.version = exact, levels, version
+        self.first, self.last = first, last  # the buffer
+        self.ball_axes = ball_axes  # the attributes that balls look at
+        self._axes = axes
         self._handles: tuple[Ints, Ints] | None = None  # of the entries; of this moment
 
     def match_point(self, point: Sequence[int]) -> list[int]:
@@ -89,7 +98,7 @@ class TreeView(View):
 
     def match_points(self, columns: Sequence[Coordinates]) -> tuple[Numbers, Numbers]:
         n = len(columns[0])
-        chunk = max(CACHE_NUMBERS // len(columns), min(8 * self._levels.leaves, CHUNK_MAX))
+        chunk = max(CACHE_NUMBERS // len(columns), min(8 * self.levels.leaves, CHUNK_MAX))
         rows, numbers = [], []
         room = np.empty((min(chunk, n), len(columns)), np.int64)
         for start in range(0, n, chunk):
@@ -108,48 +117,48 @@ class TreeView(View):
     def _each(self, points: Ints) -> Ints:
         """Rows and numbers, in no order, a number perhaps twice: one point at a time."""
         if self._handles is None:
-            moment = np.array((self._version, self._first, self._last), np.int64)
-            self._handles = entries_handle(self._exact), moment
+            moment = np.array((self.version, self.first, self.last), np.int64)
+            self._handles = entries_handle(self.exact), moment
         entries, moment = self._handles
-        axes, levels = self._axes, self._levels
-        doubles = axes.doubles(points, self._ball_axes) if self._ball_axes else NO_DOUBLES
+        axes, levels = self._axes, self.levels
+        doubles = axes.doubles(points, self.ball_axes) if self.ball_axes else NO_DOUBLES
         found = match_each(entries, levels.handles, moment, axes.is_double, points, doubles)
         return self._with_posted([found], points, doubles) if levels.postings else found
 
     def _together(self, points: Ints) -> Ints:
         """The same, all points together; the buffer one by one."""
-        exact, version, axes = self._exact, self._version, self._axes
-        doubles = axes.doubles(points, self._ball_axes) if self._ball_axes else NO_DOUBLES
+        exact, version, axes = self.exact, self.version, self._axes
+        doubles = axes.doubles(points, self.ball_axes) if self.ball_axes else NO_DOUBLES
         scratch = _scratch(*points.shape)
         found = [
-            match_lists(tree, exact, version, axes.is_double, points, doubles, scratch) for tree in self._levels.trees
+            match_lists(tree, exact, version, axes.is_double, points, doubles, scratch) for tree in self.levels.trees
         ]
-        if self._first < self._last:
-            moment = np.array((version, self._first, self._last), np.int64)
+        if self.first < self.last:
+            moment = np.array((version, self.first, self.last), np.int64)
             found.append(match_each(entries_handle(exact), NO_TREES, moment, axes.is_double, points, doubles))
-        if len(found) == 1 and not self._levels.postings:
+        if len(found) == 1 and not self.levels.postings:
             return found[0]
         return self._with_posted(found, points, doubles)
 
     def _with_posted(self, found: list[Ints], points: Ints, doubles: Any) -> Ints:
-        for postings in self._levels.postings:
-            found.append(match_posted(postings, self._exact, self._version, points, doubles))
+        for postings in self.levels.postings:
+            found.append(match_posted(postings, self.exact, self.version, points, doubles))
         return np.concatenate([np.zeros((2, 0), np.int64), *found], axis=1)
 
     def meeting(self, region: Region) -> list[int]:
-        exact, numbers = self._exact, set[int]()
+        exact, numbers = self.exact, set[int]()
         for term in region.terms_in(self.space):
             around = boxed(term, self.space)
             if around is None:
                 continue
             low, high = around[0][0], around[1][0]
-            slots = [np.arange(self._first, self._last)]
-            for tree in self._levels.trees:
+            slots = [np.arange(self.first, self.last)]
+            for tree in self.levels.trees:
                 slots.append(meeting_slots(tree, self._axes.edges, self._axes.is_double, low, high))
-            slots += [postings.entries for postings in self._levels.postings]
+            slots += [postings.entries for postings in self.levels.postings]
             all_slots = np.concatenate(slots)
             meets = (exact.low[all_slots] <= high).all(1) & (exact.high[all_slots] >= low).all(1)
-            meets &= exact.died[all_slots] > self._version
+            meets &= exact.died[all_slots] > self.version
             all_slots = all_slots[meets]
             checked = exact.checks_at[all_slots] >= 0 if len(exact.checks_at) else np.zeros(len(all_slots), np.bool_)
             if all(len(side) == 1 for _, side in term.sides):
@@ -211,7 +220,11 @@ class TreeMatcher(Matcher):
         self._slots: dict[int, int] | None = None  # first slot by number; None while numbers ascend with the slots
 
     def _publish(self) -> None:
-        self._view = TreeView(self._numbering, self._axes, self._entries, self._levels, self._first, self._version)
+        entries = self._entries
+        self._view = TreeView(
+            self._numbering, self._axes, entries.exact, entries.ball_axes, self._levels, self._first, entries.used,
+            self._version,
+        )  # fmt: skip
 
     def view(self) -> TreeView:
         view = self._view
