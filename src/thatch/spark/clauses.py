@@ -1,0 +1,146 @@
+"""Clauses, parsed by Spark's workers: to regions for the driver, or to what is wrong with them.
+
+Coordinates of strings mean something only with their labels, so each batch travels as regions with the labels that
+they were made with, and is read anew in the space of the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from thatch.axis import StringAxis
+from thatch.errors import CallerError, ClauseError, shown
+from thatch.labels import Labels
+from thatch.region import Region
+from thatch.snapshot import Regions, pack_regions, unpack_regions
+from thatch.space import Space
+
+WRONG_SHOWN = 3  # clauses that an error names
+
+
+class Wrong(msgspec.Struct, array_like=True):
+    """A clause that cannot be used, and why. Lines and columns count from 1."""
+
+    id: str
+    clause: str
+    line: int
+    column: int
+    rule: str
+
+    def __str__(self) -> str:
+        return f"subscription {self.id}, line {self.line}, column {self.column}: {self.rule}\n    {shown(self.clause)}"
+
+
+def wrong_clauses(wrong: Sequence[Wrong]) -> CallerError:
+    """The error that names them, the first few in full."""
+    more = f"\nand {len(wrong) - WRONG_SHOWN:,} more" if len(wrong) > WRONG_SHOWN else ""
+    listed = "\n".join(map(str, wrong[:WRONG_SHOWN]))
+    return CallerError(f"{listed}{more}\nCorrect the clauses, or leave them out with on_error='skip'")
+
+
+def compiled(batch: pa.RecordBatch, space: Space) -> tuple[list[int], list[Region], list[Wrong]]:
+    """Of a batch of ids and clauses: the rows that have a region, the regions, and the others."""
+    rows, regions, wrong = [], [], []
+    for row, (id, clause) in enumerate(zip(*(column.to_pylist() for column in batch.columns), strict=True)):
+        try:
+            if clause is None:
+                raise ClauseError("the clause is NULL", hint="write TRUE for a subscription to everything")
+            regions.append(space.where(clause))
+            rows.append(row)
+        except ClauseError as error:
+            rule = error.rule + (f" ({error.hint})" if error.hint else "")
+            wrong.append(Wrong(repr(id), clause or "", error.line, error.column, rule))
+    return rows, regions, wrong
+
+
+class Packed(msgspec.Struct):
+    """One batch of subscriptions on its way to the driver."""
+
+    ids: bytes  # an Arrow stream
+    regions: Regions
+    labels: list[tuple[list[str], list[int]]]  # of each string attribute
+    wrong: list[Wrong]
+
+
+class PackClauses:
+    """In a worker: batches of ids and clauses to rows of one column, `packed`."""
+
+    schema = "packed binary"
+
+    def __init__(self, space: Space) -> None:
+        self._space = space.to_json()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            space = Space.from_json(self._space)
+            rows, regions, wrong = compiled(batch, space)
+            ids = batch.column(0).take(pa.array(rows, pa.int64()))
+            packed = Packed(
+                stream_of(ids),
+                pack_regions([region.terms for region in regions]),
+                [labels.to_pairs() for labels in space.numbering],
+                wrong,
+            )
+            yield pa.record_batch({"packed": pa.array([msgspec.msgpack.encode(packed)], pa.binary())})
+
+
+def unpacked(rows: Sequence[bytes], space: Space) -> tuple[list[pa.Array], list[Region], list[Wrong]]:
+    """On the driver: ids and regions in this space, and the clauses that are wrong."""
+    batches = [msgspec.msgpack.decode(row, type=Packed) for row in rows]
+    strings = _strings(space)
+    for position, axis in enumerate(strings):  # all at once: one by one they would be numbered anew again and again
+        axis.cut_many([cut for batch in batches for cut in batch.labels[position][0]])
+    ids, regions, wrong = [], [], []
+    for batch in batches:
+        own = Space.from_json(space.to_json())
+        for axis, (cuts, labels) in zip(_strings(own), batch.labels, strict=True):
+            axis.labels = Labels.of_pairs(cuts, labels)
+        ids.append(array_of(batch.ids))
+        known = unpack_regions(batch.regions, own)
+        regions += [region.in_space(space) for region in known] if strings else known
+        wrong += batch.wrong
+    return ids, regions, wrong
+
+
+class ListWrong:
+    """In a worker: batches of ids and clauses to rows of those that cannot be used."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space.to_json()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        space = Space.from_json(self._space)
+        for batch in batches:
+            good, _, wrong = compiled(batch, space)
+            bad = np.setdiff1d(np.arange(batch.num_rows), np.array(good, np.int64))
+            rows = batch.take(pa.array(bad))
+            facts: dict[str, Any] = {
+                "line": pa.array([each.line for each in wrong], pa.int32()),
+                "column": pa.array([each.column for each in wrong], pa.int32()),
+                "error": pa.array([each.rule for each in wrong], pa.string()),
+            }
+            yield pa.record_batch([*rows.columns, *facts.values()], names=[*rows.schema.names, *facts])
+
+
+def stream_of(array: pa.Array) -> bytes:
+    """An Arrow array as bytes."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"array": array})
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def array_of(data: bytes) -> pa.Array:
+    """What `stream_of` was given."""
+    return pa.ipc.open_stream(data).read_all().column(0).combine_chunks()
+
+
+def _strings(space: Space) -> list[StringAxis]:
+    return [attribute.axis for attribute in space if isinstance(attribute.axis, StringAxis)]

@@ -1,0 +1,222 @@
+"""DataFrames of events and of subscriptions: what they must look like, and what is wrong with them if they do not.
+
+Events have a column for each attribute of the space, found by its name in any case, of a type whose every value the
+attribute can hold. Subscriptions are `id` and `where`; or `id` and bounds as typed columns, `low_price` and
+`high_price` (`price_low`, `price_high`) for an attribute `price`. Both null: unconstrained. One null: unbounded on
+that side, and not null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType
+
+from thatch.axis import (
+    BoolAxis,
+    DateAxis,
+    DecimalAxis,
+    DoubleAxis,
+    EnumAxis,
+    IntAxis,
+    StringAxis,
+    TimestampAxis,
+)
+from thatch.errors import CallerError
+from thatch.space import Attribute, Space
+
+ID = "subscription_id"
+RESERVED = "__thatch_"  # how the columns begin that a join needs on the way
+
+
+# Sessions and columns
+
+
+def session_of(frame: DataFrame) -> SparkSession:
+    session = frame.sparkSession
+    if not hasattr(session, "_jsparkSession"):
+        raise CallerError(
+            "thatch.spark needs a classic Spark session; over Spark Connect there is no way to an executor"
+        )
+    return session
+
+
+def check_time_zone(session: SparkSession, space: Space) -> None:
+    zone = str(session.conf.get("spark.sql.session.timeZone"))
+    if zone != space.time_zone and {zone, space.time_zone} - UTC_NAMES:
+        raise CallerError(
+            f"the session's time zone is {zone}, that of the space {space.time_zone}: the same clause would mean two "
+            f"things. Set spark.sql.session.timeZone to {space.time_zone}, or give the space the session's time zone"
+        )
+
+
+def fields(ddl: str) -> list[StructField]:
+    """Fields written as `name type, …`."""
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return schema.fields
+
+
+UTC_NAMES = {"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00", "UTC+0", "GMT+0"}
+
+
+def event_columns(schema: StructType, space: Space) -> list[str]:
+    """The event's column for each attribute, in the order of the space."""
+    by_name: dict[str, str] = {}
+    for name in schema.names:
+        if name.lower() in by_name:
+            raise CallerError(
+                f"the events have the columns {by_name[name.lower()]!r} and {name!r}, which Spark does not tell apart: "
+                "rename one"
+            )
+        if name.lower().startswith(RESERVED):
+            raise CallerError(f"the events have a column {name!r}: names with {RESERVED!r} are taken, rename it")
+        by_name[name.lower()] = name
+    missing = [a.name for a in space if a.name.lower() not in by_name]
+    if missing:
+        raise CallerError(
+            f"the events have no column {', '.join(map(repr, missing))}, which the space has as attribute; their "
+            f"columns are {', '.join(map(repr, schema.names))}. Add it (a column of NULLs will do if the attribute is "
+            "nullable), or leave the attribute out of the space"
+        )
+    if ID in by_name:
+        raise CallerError(f"the events have a column {by_name[ID]!r} already, where the result has its ids: rename it")
+    for attribute in space:
+        name = by_name[attribute.name.lower()]
+        _check_type(attribute, schema[name].dataType, f"the events' column {name!r}")
+    return [by_name[attribute.name.lower()] for attribute in space]
+
+
+def _check_type(attribute: Attribute, kind: DataType, what: str) -> None:
+    if not _holds(attribute, kind):
+        hint = {"float": "cast it to double", "timestamp_ntz": "cast it to timestamp"}.get(kind.typeName(), "cast it")
+        raise CallerError(
+            f"{what} is {kind.simpleString()}, the attribute {attribute.name!r} is {attribute.axis.sql}: {hint}"
+        )
+
+
+def _holds(attribute: Attribute, kind: DataType) -> bool:
+    """Whether every value of a column has its coordinate, domains aside."""
+    axis, name = attribute.axis, kind.typeName()
+    if isinstance(axis, IntAxis):
+        return name in INTEGERS
+    if isinstance(axis, DoubleAxis):
+        return name in ("double", "float", "byte", "short", "integer")
+    if isinstance(axis, DecimalAxis):
+        if name in INTEGERS:
+            return axis.precision - axis.scale >= INTEGERS[name]
+        own: Any = kind
+        return (
+            name == "decimal" and own.scale <= axis.scale and own.precision - own.scale <= axis.precision - axis.scale
+        )
+    if isinstance(axis, StringAxis | EnumAxis):
+        return name == "string" and getattr(kind, "collation", "UTF8_BINARY") == "UTF8_BINARY"
+    wanted = {BoolAxis: "boolean", DateAxis: "date", TimestampAxis: "timestamp"}
+    return any(isinstance(axis, each) and name == own for each, own in wanted.items())
+
+
+INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}  # and their digits
+
+
+def spark_type(attribute: Attribute) -> str:
+    """The SQL type in which Spark holds an attribute's values."""
+    axis = attribute.axis
+    if isinstance(axis, IntAxis):
+        return "bigint"
+    if isinstance(axis, StringAxis | EnumAxis):
+        return "string"
+    return "boolean" if isinstance(axis, BoolAxis) else axis.sql
+
+
+def value_of(column: str, attribute: Attribute) -> Column:
+    """A column in its attribute's type."""
+    return F.col(name_sql(column)).cast(spark_type(attribute))
+
+
+def name_sql(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def wrong_value(column: str, attribute: Attribute) -> Column:
+    """What is wrong with an event's value, or NULL."""
+    axis, value = attribute.axis, value_of(column, attribute)
+    wrong = F.lit(None).cast("string")
+    place = f"attribute {attribute.name!r}: "
+    if isinstance(axis, EnumAxis):
+        known = value.isin(*axis.values)
+        wrong = F.when(~known, F.concat(F.lit(place), value, F.lit(f" is not a value of {axis.sql}")))
+    elif attribute.has_own_domain or attribute.first != axis.first or isinstance(axis, DateAxis | TimestampAxis):
+        # Spark's dates and times go beyond the years 1 to 9999; a nullable int has one value less than Spark's.
+        low, high = (F.expr(axis.sql_literal(end)) for end in (attribute.first, attribute.last))
+        rule = f" is outside the domain {axis.text(attribute.first)}..{axis.text(attribute.last)} of {axis.sql}"
+        wrong = F.when((value < low) | (value > high), F.concat(F.lit(place), value.cast("string"), F.lit(rule)))
+    if attribute.null is None:
+        wrong = F.when(
+            value.isNull(), F.lit(place + "is refused: the attribute is not null and the value is NULL")
+        ).otherwise(wrong)
+    return wrong
+
+
+# Subscriptions
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """A DataFrame of subscriptions, looked at but not read."""
+
+    frame: DataFrame
+    space: Space
+    id: str
+    where: str | None = None  # the column of clauses
+    low: Mapping[int, str] = field(default_factory=dict)  # or those of bounds, by attribute
+    high: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, frame: DataFrame, space: Space) -> Subscriptions:
+        by_name = {name.lower(): name for name in frame.columns}
+        if len(by_name) < len(frame.columns):
+            raise CallerError(f"two columns of the subscriptions have one name: {', '.join(map(repr, frame.columns))}")
+        if "id" not in by_name:
+            raise CallerError(
+                f"the subscriptions have no column 'id'; their columns are {', '.join(map(repr, frame.columns))}"
+            )
+        kind = frame.schema[by_name["id"]].dataType
+        if kind.typeName() not in ("string", *INTEGERS):
+            raise CallerError(f"ids are strings or integers, the column 'id' is {kind.simpleString()}")
+        low, high = _bounds(by_name, "low", frame, space), _bounds(by_name, "high", frame, space)
+        if ("where" in by_name) == bool(low or high):
+            raise CallerError(
+                "subscriptions have either a column 'where' of clauses, or columns of bounds like 'low_price' and "
+                f"'high_price' for attributes of the space; these have {', '.join(map(repr, frame.columns))}"
+            )
+        if "where" not in by_name:
+            return cls(frame, space, by_name["id"], None, low, high)
+        if frame.schema[by_name["where"]].dataType.typeName() != "string":
+            raise CallerError("the column 'where' of the subscriptions must be a string: a clause")
+        return cls(frame, space, by_name["id"], by_name["where"])
+
+    @property
+    def id_type(self) -> DataType:
+        return self.frame.schema[self.id].dataType
+
+    @property
+    def bounded(self) -> list[int]:
+        """The attributes that have bounds."""
+        return sorted(self.low.keys() | self.high.keys())
+
+
+def _bounds(by_name: Mapping[str, str], side: str, frame: DataFrame, space: Space) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for index, attribute in enumerate(space.attributes):
+        name = attribute.name.lower()
+        columns = [by_name[each] for each in (f"{side}_{name}", f"{name}_{side}") if each in by_name]
+        if len(columns) > 1:
+            raise CallerError(f"the subscriptions have both {columns[0]!r} and {columns[1]!r}: which one is meant?")
+        if columns:
+            _check_type(attribute, frame.schema[columns[0]].dataType, f"the subscriptions' column {columns[0]!r}")
+            found[index] = columns[0]
+    return found
