@@ -213,10 +213,10 @@ def test_the_commands_in_the_readme_print_what_it_says(capsys: pytest.CaptureFix
 
 
 def test_demo_tells_who_gets_what(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo"]) == 0
+    assert main(["demo", "--earthquakes"]) == 0
     out = capsys.readouterr().out
     assert "1,707 earthquakes" in out and all(name in out for name in SUBSCRIPTIONS)
-    assert main(["demo", "--json"]) == 0
+    assert main(["demo", "--earthquakes", "--json"]) == 0
     rows = {row["subscription"]: row for row in json.loads(capsys.readouterr().out)["subscriptions"]}
     events = earthquakes()
     assert rows["everything"]["events"] == len(events)

@@ -32,6 +32,8 @@ ORDER = [
     "explain",
     "snapshot",
     "table",
+    "spark",
+    "commands",
     "demo",
     "cli",
 ]

@@ -11,7 +11,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def test_the_first_example(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)[0]
     exec(code, {})
     assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\) *# (.*)", code)
 

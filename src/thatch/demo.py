@@ -1,4 +1,4 @@
-"""`thatch demo`: a week of real earthquakes, a dozen subscriptions, and who gets what."""
+"""`thatch demo --earthquakes`: a week of real earthquakes, a dozen subscriptions, and who gets what; no Spark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from thatch.commands.tabular import table
 from thatch.region import Region
 from thatch.space import Space
 
@@ -119,10 +120,3 @@ def shown(result: dict[str, Any]) -> str:
         "(the first run also compiles the kernels)."
     )
     return "\n".join(lines)
-
-
-def table(rows: list[list[str]]) -> str:
-    """Columns of text, the first row underlined."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

@@ -1,0 +1,165 @@
+"""A Spark session for a command: the one that is there, or one that is started quietly and stopped again.
+
+What the JVM and its workers write to stderr goes to a file without a name, and is told only if Spark cannot start. What
+a person needs to know of a failure comes back as an exception; `told` finds the sentence in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from thatch.errors import CallerError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")  # of PySpark: stack traces of what is raised anyway
+SHOWN_AFTER = 1.0  # seconds: short work shows no progress
+
+
+def refuse_without_spark() -> None:
+    """Says what to install if PySpark or Java is missing."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise CallerError("this needs PySpark: pip install 'thatch[spark]'") from None
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and shutil.which(java) is None:
+        where = f"JAVA_HOME is {home!r}, which has no bin/java" if home else "there is no `java` on the PATH"
+        raise CallerError(f"Spark needs Java 17 or later: {where}. Install it: apt-get install openjdk-17-jre-headless")
+
+
+@contextmanager
+def spark_session(
+    time_zone: str, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session in this time zone. One that is active already lends its context, with settings of its own, and goes on
+    afterwards; `master` then has no say."""
+    refuse_without_spark()
+    from pyspark.sql import SparkSession
+
+    for each in LOGGERS:
+        logging.getLogger(each).disabled = True
+    of_query = {"spark.sql.session.timeZone": time_zone, "spark.sql.ansi.enabled": "true"}
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        session = active.newSession()
+        for name, value in {**(settings or {}), **of_query}.items():
+            if session.conf.isModifiable(name):
+                session.conf.set(name, value)
+        yield session
+        return
+    session = _started(master, {**(settings or {}), **of_query})
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _started(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    conf = SparkConf().setAppName("thatch").setAll(list({**quiet, **settings}.items()))
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit knows the master
+        master = "local[*]"
+    if master is not None:
+        conf.setMaster(master)
+    if master is not None and master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # also where the host has no name of its own
+        if not conf.contains("spark.driver.bindAddress"):
+            conf.set("spark.driver.bindAddress", LOOPBACK)
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with tempfile.TemporaryFile() as noise:
+        try:
+            gateway: Any = SparkContext._gateway  # of a session that was stopped
+            if gateway is None:
+                gateway = launch_gateway(conf, {"stdout": noise, "stderr": noise})  # type: ignore[no-untyped-call]
+            context = SparkContext(conf=conf, gateway=gateway)
+        except Exception as error:
+            raise CallerError(f"Spark cannot start: {_last_words(noise) or told(error)}") from None
+    # PySpark's handler talks to the JVM in the middle of another conversation, and py4j logs what comes of it.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.getLogger().addHandler(logging.NullHandler())
+    return SparkSession(context)
+
+
+def _last_words(noise: IO[bytes]) -> str:
+    """What a JVM that would not start has said."""
+    lines = os.pread(noise.fileno(), 1 << 20, 0).decode(errors="replace").splitlines()
+    errors = [line for line in lines if re.search(r"error|exception|unsupported|invalid", line, re.IGNORECASE)]
+    stack = re.compile(r"\s+at |\s*\.\.\. \d+ more")
+    return next((line.strip() for line in errors if not stack.match(line)), "")
+
+
+def told(error: BaseException) -> str:
+    """What an exception says to a person: ours, or the message of its innermost cause, without stack traces."""
+    from thatch.spark.failures import ours
+
+    known = ours(error)
+    if known is not None:
+        return str(known)
+    text = re.split(r"\n\s*(?:at |JVM stacktrace|== |\n)", _innermost(error).strip())[0]
+    text = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )*(?:\[[A-Z_.0-9]+\] )?", "", text)
+    return re.sub(r"\s*SQLSTATE: \w+\s*$", "", text).strip() or type(error).__name__
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether an exception of Spark's was raised on purpose, by our code or by an expression of ours."""
+    return any(mark in str(error) for mark in ("thatch.errors.", "USER_RAISED"))
+
+
+def _innermost(error: BaseException) -> str:
+    """The message of the last cause in the JVM that has one."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    text = str(error)
+    while cause is not None:
+        text = cause.getMessage() or text
+        cause = cause.getCause()
+    return text
+
+
+@contextmanager
+def progress(session: SparkSession) -> Iterator[None]:
+    """On a terminal, tasks done of all that are known; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_count_tasks, args=(session, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _count_tasks(session: SparkSession, over: threading.Event) -> None:
+    tracker, start = session.sparkContext.statusTracker(), time.monotonic()
+    while not over.wait(0.25):
+        seconds = time.monotonic() - start
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        done, tasks = (sum(getattr(s, f) for s in stages if s) for f in ("numCompletedTasks", "numTasks"))
+        if seconds > SHOWN_AFTER:
+            text = f"{done:,} of {tasks:,} tasks, " if tasks else ""  # between two jobs there are none
+            print(f"\r\033[K{text}{seconds:.0f} s", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,16 @@
+"""Rows as columns of text, for a terminal."""
+
+from __future__ import annotations
+
+
+def table(rows: list[list[str]]) -> str:
+    """The first row underlined.
+
+    >>> print(table([["id", "matches"], ["ann", "3"]]))
+    id   matches
+    ---  -------
+    ann  3
+    """
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
