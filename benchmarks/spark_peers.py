@@ -148,11 +148,12 @@ class Grid:
         return f"{many}{len(self.keys[0])} attributes in {self.cells} cells each"
 
 
-# What was tried, in seconds of CPU on a busy machine; tuned for many events.
+# What was tried, in seconds of CPU on a busy machine.
 # (a) 1,000,000 events. Two attributes in 64, 128 cells: 4.2, 3.3; three in 32, 64: 2.4, 2.0; four in 16, 32, 64: 1.6,
 #     1.9, 2.1. (a zipf) 250,000. Three in 64, 256, 512: 3.2, 1.6, 1.7; four in 64, 128, 256: 1.7, 1.3, 1.3; cells of
 #     equal width in log(1 + x), three and four: 3.6, 2.0.
-# (b) 250,000 events. Three in 16, 24, 32: 10, 5.8, 4.8; four in 8, 12, 16: 6.4, 3.0, 3.6, and more events favour 16.
+# (b) 250,000 events. Three in 16, 24, 32: 10, 5.8, 4.8; four in 8, 12, 16: 6.4, 3.0, 3.6. 16 was taken for many
+#     events, as it has half the candidates of 12; 12, 20 and 24 were not measured with 4,000,000.
 # (c) 200,000 events. Of any three attributes out of ten, two are in the same half: 20 pairs are enough for a key of two
 #     attributes that every subscription has. In 64, 128 cells: 6.2, 7.6. All 45 pairs: 26, as the method that Spark
 #     generates for so many is larger than the JVM compiles. One join for each of the 20 pairs, and a union: 20.
