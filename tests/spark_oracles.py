@@ -69,7 +69,7 @@ NAMES = [way.name for way in WAYS]
 
 
 def some_ways(*names: str) -> list[Way]:
-    """These, or all with THATCH_SOAK: a join costs seconds of a compiler's time, however small it is."""
+    """These, or all with THATCH_SOAK."""
     return [way for way in WAYS if SOAK or way.name in names]
 
 

@@ -129,7 +129,7 @@ def refusals(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     by_clause = clauses(spark, ("s", "price < 10 AND kind = 'a'"), ("t", "TRUE"))
     by_bounds = spark.createDataFrame([("s", 1.0, 9.0)], "id string, low_price double, high_price double")
     calls: dict[str, Callable[[], pa.Table]] = {}
-    for case, ways in {"beyond the domain": FEW, "NULL": MOST, "no value of the enum": FEW}.items():
+    for case, ways in {"beyond the domain": FEW, "NULL": MOST, "no value of the enum": some_ways("arrow")}.items():
         table = event_table([GOOD, GOOD | BAD_VALUES[case][0], GOOD])
         events = Events.of(spark, table, tmp_path_factory.mktemp("bad"), files=1)
 
@@ -165,7 +165,7 @@ def test_bad_values_are_skipped(spark: SparkSession, mixed: Events) -> None:
     def call(way: Way) -> Callable[[], pa.Table]:
         return lambda: way.match(mixed, subscriptions, SPACE, on_error="skip").toArrow()
 
-    for name, found in at_once({way.name: call(way) for way in MOST}).items():
+    for name, found in at_once({way.name: call(way) for way in FEW}).items():
         assert pairs(value(found)) == {(0, "s"): 1, (0, "t"): 1, (last, "t"): 1}, name
 
 

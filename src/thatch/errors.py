@@ -89,6 +89,10 @@ class UnknownSubscription(CallerError, KeyError):
         return type(self), (self.id,)
 
 
+class PeerError(ThatchError):
+    """A neighbour or a client broke the protocol: it is told so, and hung up on."""
+
+
 class SnapshotError(CallerError):
     """A file is not a snapshot of a table, or is damaged."""
 

@@ -75,6 +75,13 @@ class Attribute:
         self.null = self.first - 1 if nullable else None
         self.low = self.first if self.null is None else self.null
 
+    def extends(self, other: Attribute) -> bool:
+        """Whether this is the other one, or an enum with more values at its end."""
+        same = (self.name, self.nullable, self.first) == (other.name, other.nullable, other.first)
+        if isinstance(self.axis, EnumAxis) and isinstance(other.axis, EnumAxis):
+            return same and self.axis.values[: len(other.axis.values)] == other.axis.values
+        return same and (self.axis.sql, self.last) == (other.axis.sql, other.last)
+
     def encode(self, value: Any) -> int:
         """The coordinate of a value; None and MISSING are NULL."""
         if value is None or value is MISSING:
@@ -251,6 +258,20 @@ class Space:
     def fingerprint(self) -> str:
         """32 hexadecimal digits, equal for equal spaces."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+
+    def extends(self, other: Space) -> bool:
+        """Whether this space is the other one, grown by nullable attributes or by values of enums, all at the end: what
+        was a clause or an event there is one here.
+
+        >>> Space.parse("kind enum('a','b'), size int").extends(Space.parse("kind enum('a')"))
+        True
+        """
+        if self.time_zone != other.time_zone or len(self) < len(other):
+            return False
+        same = zip(self.attributes, other.attributes, strict=False)
+        return all(new.extends(old) for new, old in same) and all(
+            each.nullable for each in self.attributes[len(other) :]
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and (self is other or self.to_json() == other.to_json())

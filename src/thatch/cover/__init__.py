@@ -8,6 +8,7 @@ from typing import Any
 from thatch.cover.engine import CoverEngine, region_of_box
 from thatch.cover.engines import ENGINES, engine
 from thatch.cover.exact import ExactEngine
+from thatch.cover.graph import RelationGraph
 from thatch.cover.pairwise import PairwiseEngine
 from thatch.cover.told import Change, Told
 from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, grown, verify
@@ -50,6 +51,7 @@ __all__ = [
     "Covered",
     "ExactEngine",
     "PairwiseEngine",
+    "RelationGraph",
     "Told",
     "Uncovered",
     "Unproven",

@@ -48,6 +48,7 @@ class Told:
         self.space = space
         self.retract = retract
         self.rechecks = 0  # checks made because somebody left
+        self._cover, self._options = cover, options
         self._engine = None if cover is None else engine(cover, space, **options)
         self._regions: dict[Any, Region] = {}  # in order of arrival
         self._arrival: dict[Any, int] = {}
@@ -87,10 +88,14 @@ class Told:
             raise UnknownSubscription(id)
         return id
 
-    def subscribe(self, id: Any, region: Region) -> Change:
+    def subscribe(self, id: Any, region: Region, check: bool = True) -> Change:
+        """Without `check` it is told, covered or not, and others are checked against it."""
         self._register(id, region)
         if self._engine is None:
             self._active[id] = None
+            return Change([id])
+        if not check:
+            self._tell(id)
             return Change([id])
         verdict = self._engine.check(region)
         if isinstance(verdict, Covered):
@@ -194,6 +199,28 @@ class Told:
             self._engine.load(active, [regions[id] for id in active])
         for id, certificate in certificates.items():
             self._hold(id, certificate)
+
+    def recompiled(self, space: Space, regions: Mapping[Any, Region]) -> tuple[Told, Change]:
+        """The same subscriptions with other regions: their space has grown, and clauses mean more than before. What is
+        still proven to be covered stays held back; what is not is told."""
+        new = Told(space, self._cover, self.retract, **self._options)
+        held = [id for id in self._regions if id in self._certificates]
+        new.load({id: regions[id] for id in self._regions if id in self._active}, {})
+        new._arrival, new._arrivals = dict(self._arrival), self._arrivals
+        new.rechecks = self.rechecks
+        promoted = []
+        for id in held:
+            assert new._engine is not None
+            new.rechecks += 1
+            new._regions[id] = regions[id]
+            verdict = new._engine.check(regions[id])
+            if isinstance(verdict, Covered):
+                new._hold(id, verdict.certificate)
+            else:
+                new._tell(id)
+                promoted.append(id)
+        new._regions = {id: regions[id] for id in self._regions}  # in order of arrival
+        return new, Change(promoted)
 
     def _register(self, id: Any, region: Region) -> None:
         if id in self._regions:

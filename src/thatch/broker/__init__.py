@@ -1,0 +1,7 @@
+"""The broker: a pure state machine. What it may not do: input, output, clocks, threads, unordered iteration."""
+
+from thatch.broker.broker import Broker
+from thatch.broker.client import Client
+from thatch.broker.policy import Policy, Settings
+
+__all__ = ["Broker", "Client", "Policy", "Settings"]

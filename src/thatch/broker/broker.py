@@ -1,0 +1,643 @@
+"""The broker. `handle(message, link, now)` is the only way in, the list of effects the only way out.
+
+The rule that keeps it clean: no input or output, no clock, no thread, no iteration over sets. Whoever drives it (the
+simulator, the daemon) delivers what comes over each link in order, and runs the effects in order.
+
+    message -> check it -> tables (tables.py) -> offers (forwarding.py) -> told sets (link.py) -> net changes -> effects
+
+What is wrong with a client's message is refused before anything changes. What is wrong with a neighbour's is its fault:
+it is told why, and the link is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from thatch.broker.forwarding import Forwarding
+from thatch.broker.link import Link, ToldTable, Waiting
+from thatch.broker.policy import Settings
+from thatch.broker.tables import Entry, bucket_of, digest, digest_size
+from thatch.errors import CallerError, EventError, PeerError, ThatchError, shown
+from thatch.explain import why_not
+from thatch.messages import (
+    PROTOCOL,
+    Accepted,
+    Advertise,
+    Deliver,
+    Digest,
+    Drop,
+    Effect,
+    Extend,
+    Flush,
+    Hello,
+    LinkDown,
+    LinkUp,
+    Listing,
+    Message,
+    Persist,
+    Persisted,
+    Publish,
+    Put,
+    Record,
+    Refused,
+    Reject,
+    Replace,
+    Send,
+    Sequenced,
+    Settled,
+    Subscribe,
+    Synced,
+    Tick,
+    Unadvertise,
+    Unsubscribe,
+    session_of,
+)
+from thatch.region import Region
+from thatch.space import Space
+
+OPERATOR = ""  # the link of whoever drives the broker
+SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
+Compile = Callable[[str, Space], Region]
+
+
+class Broker:
+    """One broker of an acyclic overlay.
+
+    >>> broker = Broker("B1", Space.parse("price double not null 0..1000"), Settings(routing="subscriptions"))
+    >>> effects = broker.handle(LinkUp(session=1, is_client=True), "ann", now=0.0)
+    >>> hello = Hello("ann", 7, broker.space.to_json(), is_client=True)
+    >>> effects = broker.handle(hello, "ann", now=0.0)
+    >>> persist, *sends = broker.handle(Subscribe(7 << 32 | 1, "cheap", "price < 20"), "ann", now=0.0)
+    >>> print(persist.records[0])
+    Put(table='subscriptions', link='ann', id='B1/ann/cheap', where='price < 20', expires=None)
+    >>> for send in sends:
+    ...     print(send)
+    Send(link='ann', message=Accepted(seq=30064771073))
+    Send(link='ann', message=Settled(seq=30064771073))
+    >>> broker.handle(Publish("e1", {"price": 5.0}), "ann", now=0.0)[0].ids
+    ('cheap',)
+    """
+
+    def __init__(
+        self, name: str, space: Space, settings: Settings | None = None, compile: Compile | None = None
+    ) -> None:
+        """`compile` makes a region of a clause: brokers in one process, with one space, may share the work."""
+        check_name(name)
+        self.name, self.space, self.settings = name, space, settings or Settings()
+        self._space_text = space.to_json()
+        self.open_space = space  # what events may carry; behind `space` while that spreads
+        self.persisted = 0  # the last number that is on disk
+        self._compile = compile or _compiled
+        self._forwarding = Forwarding(space, self.settings)
+        self._links = self._forwarding.links
+        self._opening: Waiting | None = None  # an `Extend` of the operator that has not settled
+        self._persists = 0
+        self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
+        self._records: list[Record] = []
+        self._effects: list[Effect] = []
+        self._handlers: dict[type, Callable[[Any, str], None]] = {
+            Subscribe: self._put, Replace: self._put, Advertise: self._put,
+            Unsubscribe: self._drop, Unadvertise: self._drop, Publish: self._publish,
+            Flush: self._flush, Hello: self._hello, Digest: self._digest, Synced: self._synced, Extend: self._extend,
+            Settled: self._settled, LinkUp: self._link_up, LinkDown: self._link_down, Tick: self._tick,
+            Persisted: self._persisted, Refused: self._refused,
+        }  # fmt: skip
+
+    @classmethod
+    def restored(
+        cls,
+        name: str,
+        space: Space,
+        records: Iterable[Record],
+        settings: Settings | None = None,
+        compile: Compile | None = None,
+    ) -> Broker:
+        """As it was, from all its records in order. Its links are down; what it tells is decided anew, and compared
+        with what each neighbour holds when the link is up."""
+        kept: dict[tuple[str, str, str], Put] = {}
+        for record in records:
+            key = record.table, record.link, record.id
+            kept.pop(key, None)
+            if isinstance(record, Put):
+                kept[key] = record
+        grown, opened = kept.pop(("space", "", "grown"), None), kept.pop(("space", "", "opened"), None)
+        broker = cls(name, space if grown is None else Space.from_json(grown.where), settings, compile)
+        if grown is not None and (opened is None or opened.where != grown.where):
+            broker.open_space = space if opened is None else Space.from_json(opened.where)
+        for put in kept.values():
+            if put.table == "links":
+                broker._forwarding.add_link(broker._new_link(put.id, put.where == "client"))
+        for put in kept.values():
+            if put.table != "links":
+                region = broker._region(put.where)
+                broker._forwarding.put(put.table, put.link, put.id, put.where, region, put.expires)
+                broker._note_expiry((put.table, put.link, put.id), put.expires)
+        for link in broker._links.values():
+            broker._forwarding.news(
+                link
+            )  # nothing to send yet, and nothing of it has settled before the link is synced
+        return broker
+
+    # --- The way in -------------------------------------------------------------------------------------------------
+
+    def handle(self, message: Message, link: str, now: float) -> list[Effect]:
+        """What to do about a message that came over a link (or from whoever drives this: `OPERATOR`) at a time."""
+        self._effects, self._records, self._now = [], [], now
+        if type(message) is Publish:
+            self._publish(message, link)
+            return self._effects
+        try:
+            if isinstance(message, Sequenced) and link != OPERATOR and not self._is_next(message, link):
+                return []
+            handler = self._handlers.get(type(message))
+            if handler is None:
+                raise PeerError(f"a broker takes no {type(message).__name__}")
+            handler(message, link)
+        except (PeerError, CallerError) as error:
+            self._blame(message, link, error)
+        self._tell()
+        if isinstance(message, Sequenced) and link != OPERATOR:
+            self._wait(message.seq, link)
+        self._answer()
+        if not self._records:
+            return self._effects
+        self._persists += 1
+        return [Persist(self._persists, tuple(self._records)), *self._effects]
+
+    def _is_next(self, message: Sequenced, link: str) -> bool:
+        """Whether a message is the next one of its session; one that came before is ignored."""
+        source = self._links.get(link)
+        if source is None or not source.is_met or session_of(message.seq) != source.peer_session:
+            return False
+        if message.seq <= source.heard:
+            return False
+        if message.seq > source.heard + 1:
+            raise PeerError(f"{message.seq - source.heard - 1} messages are missing before {type(message).__name__}")
+        source.heard = message.seq
+        return True
+
+    def _blame(self, message: Message, link: str, error: ThatchError) -> None:
+        """A client's mistake is refused; one of a neighbour, or of the protocol, ends the session."""
+        source = self._links.get(link)
+        if source is None:
+            raise error
+        refused = Refused(getattr(message, "seq", 0), getattr(message, "id", ""), str(error))
+        close = isinstance(error, PeerError) or not source.is_client
+        self._effects.append(Reject(link, refused, close))
+        if close:
+            source.disconnect()
+
+    def _tell(self) -> None:
+        for link in self._forwarding.brokers():
+            self._effects += [Send(link.name, message) for message in self._forwarding.news(link)]
+
+    def _wait(self, seq: int, link: str) -> None:
+        source = self._links.get(link)
+        if source is not None and source.is_met:
+            source.wait(seq, self._unsettled(link))
+
+    def _unsettled(self, but: str) -> dict[str, int]:
+        brokers = self._forwarding.brokers()
+        return {each.name: each.posted for each in brokers if each.name != but and each.posted > each.settled}
+
+    def _answer(self) -> None:
+        """Say what has settled by now."""
+        for link in self._links.values():
+            if link.waiting:
+                seq = link.take_settled(self._links)
+                if seq is not None:
+                    self._effects.append(Send(link.name, Settled(seq)))
+        if self._opening is not None and all(
+            name not in self._links or self._links[name].settled >= posted
+            for name, posted in self._opening.until.items()
+        ):
+            self._opening = None
+            self._open()
+
+    # --- Subscriptions and advertisements ---------------------------------------------------------------------------
+
+    def _put(self, message: Subscribe | Replace | Advertise, link: str) -> None:
+        table = ADVERTISEMENTS if isinstance(message, Advertise) else SUBSCRIPTIONS
+        source = self._links[link]
+        expires = None if isinstance(message, Replace) else message.expires
+        if isinstance(message, Replace) and source.is_client:
+            held = self._forwarding.table(table).of_link(link).get(f"{self.name}/{link}/{message.id}")
+            if held is None:
+                raise CallerError(f"no subscription {shown(message.id)} to replace: subscribe it")
+            expires = held.expires
+        self._hold(table, source, message.id, message.where, expires)
+        if source.is_client:
+            self._effects.append(Send(link, Accepted(message.seq)))
+
+    def _hold(self, table: str, source: Link, id: str, where: str, expires: float | None) -> None:
+        own = self._own_id(source, id)
+        if own is None:
+            return
+        if expires is not None and expires <= self._now:
+            raise CallerError(f"the lease of {shown(id)} ended {self._now - expires:g} seconds ago")
+        self._forwarding.put(table, source.name, own, where, self._region(where), expires)
+        self._note_expiry((table, source.name, own), expires)
+        self._records.append(Put(table, source.name, own, where, expires))
+
+    def _drop(self, message: Unsubscribe | Unadvertise, link: str) -> None:
+        table = ADVERTISEMENTS if isinstance(message, Unadvertise) else SUBSCRIPTIONS
+        source = self._links[link]
+        id = self._own_id(source, message.id)
+        if id is not None and self._remove(table, link, id) and source.is_client:
+            self._effects.append(Send(link, Accepted(message.seq)))
+        elif source.is_client:
+            raise CallerError(f"no {table[:-1]} {shown(message.id)}")
+
+    def _remove(self, table: str, link: str, id: str) -> bool:
+        if not self._forwarding.drop(table, link, id):
+            return False
+        self._expiries.pop((table, link, id), None)
+        self._records.append(Drop(table, link, id))
+        return True
+
+    def _own_id(self, source: Link, id: str) -> str | None:
+        """The id by which the overlay knows it: of a client's, with where it lives. None for an echo of our own."""
+        if source.is_client:
+            if not id:
+                raise CallerError("an id is a text that is not empty")
+            return f"{self.name}/{source.name}/{id}"
+        return None if id.startswith(f"{self.name}/") else id
+
+    def _space_of(self, text: str) -> Space:
+        """Most often it is ours."""
+        return self.space if text == self._space_text else Space.from_json(text)
+
+    def _region(self, where: str) -> Region:
+        return self._compile(where, self.space)
+
+    def _note_expiry(self, key: tuple[str, str, str], expires: float | None) -> None:
+        if expires is None:
+            self._expiries.pop(key, None)
+        else:
+            self._expiries[key] = expires
+
+    def _tick(self, _: Tick, link: str) -> None:
+        for key in [key for key, expires in self._expiries.items() if expires <= self._now]:
+            self._remove(*key)
+
+    # --- Events -----------------------------------------------------------------------------------------------------
+
+    def _publish(self, message: Publish, link: str) -> None:
+        """To every client that wants it, and to every neighbour over whose link somebody asked for it."""
+        source = self._links.get(link)
+        if source is None or not source.is_met:
+            return
+        source.counts.events_in += 1
+        try:
+            if source.is_client:
+                self._check_names(message.event)
+            point = self.space.encode(message.event)
+            if source.is_client:
+                self._check_advertised(message, source, point)
+        except (EventError, CallerError) as error:
+            refused = Refused(0, message.id, str(error))
+            self._effects.append(Reject(link, refused, close=not source.is_client))
+            return
+        wanted: dict[str, list[str] | None] = {}  # by link: the ids, of a client
+        links = self._links
+        for entry in self._forwarding.subscriptions.holding(point):
+            name = entry.link
+            ids = wanted.get(name)
+            if ids is not None:
+                ids.append(entry.id)
+            elif name not in wanted:
+                wanted[name] = [entry.id] if links[name].is_client else None
+        if self.settings.routing == "events":
+            wanted.update((each.name, None) for each in self._forwarding.brokers())
+        if not source.is_client:
+            wanted.pop(link, None)
+            source.counts.unwanted_in += not wanted
+        for name, ids in wanted.items():
+            self._pass_on(message, links[name], ids)
+
+    def _pass_on(self, message: Publish, link: Link, ids: list[str] | None) -> None:
+        if not (link.is_met and link.is_current):
+            link.counts.events_lost += 1
+            return
+        link.counts.events_out += 1
+        if ids is None:
+            self._effects.append(Send(link.name, message))
+        else:
+            start = len(self.name) + len(link.name) + 2
+            self._effects.append(Deliver(link.name, message, tuple(sorted([id[start:] for id in ids]))))
+
+    def _check_names(self, event: Mapping[str, Any]) -> None:
+        """A publisher's attributes are those of the space, and nothing that the overlay does not know yet."""
+        for name in event:
+            if self.space.index(name) is None:
+                raise CallerError(f"attribute {shown(name)} is not in the space {self.space}")
+        if self.open_space is not self.space:
+            for name in event:
+                if self.open_space.index(name) is None:
+                    raise CallerError(f"attribute {shown(name)} is new, and not known everywhere yet: try again later")
+            self.open_space.encode(event)
+
+    def _check_advertised(self, message: Publish, source: Link, point: list[int]) -> None:
+        if self.settings.routing != "advertisements":
+            return
+        own = self._forwarding.advertisements.of_link(source.name)
+        if any(entry.region.contains_point(point) for entry in own.values()):
+            return
+        if not own:
+            raise CallerError(f"{source.name!r} publishes without an advertisement: advertise first")
+        near = min((why_not(each.id, each.region, message.event) for each in own.values()), key=_failures)
+        raise CallerError(f"outside what {source.name!r} advertised: {near}")
+
+    # --- Links ------------------------------------------------------------------------------------------------------
+
+    def _new_link(self, name: str, is_client: bool) -> Link:
+        return Link(name, is_client, self.space, self.settings.policy_of(name))
+
+    def _link_up(self, message: LinkUp, name: str) -> None:
+        check_name(name)
+        link = self._links.get(name)
+        if link is not None and link.is_client != message.is_client:
+            raise CallerError(f"link {name!r} was a {'client' if link.is_client else 'broker'}: forget it first")
+        if link is None:
+            link = self._new_link(name, message.is_client)
+            self._forwarding.add_link(link)
+            self._records.append(Put("links", "", name, "client" if message.is_client else "broker"))
+        if message.session <= link.session:
+            raise CallerError(f"sessions of link {name!r} rise: {message.session} after {link.session}")
+        link.connect(message.session)
+        link.announced = self._members_beside(link)
+        self._effects.append(Send(name, Hello(self.name, link.session, self._space_text, members=link.announced)))
+
+    def _link_down(self, message: LinkDown, name: str) -> None:
+        link = self._links.get(name)
+        if link is None:
+            return
+        link.disconnect()
+        if message.forget:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        for table, id in self._forwarding.forget_link(name):
+            self._expiries.pop((table, name, id), None)
+            self._records.append(Drop(table, name, id))
+        self._records.append(Drop("links", "", name))
+        self._announce()
+
+    def _members_beside(self, link: Link) -> tuple[str, ...]:
+        """The brokers on this side of a link, also those behind others that are cut and will return."""
+        if link.is_client:
+            return ()
+        others = [each for each in self._forwarding.brokers() if each is not link]
+        return (self.name, *(name for each in others for name in each.members))
+
+    def _announce(self) -> None:
+        for link in self._forwarding.brokers():
+            members = self._members_beside(link)
+            if link.is_up and members != link.announced:
+                link.announced = members
+                hello = Hello(self.name, link.session, self._space_text, members=members)
+                self._effects.append(Send(link.name, hello))
+
+    def _hello(self, message: Hello, name: str) -> None:
+        link = self._links.get(name)
+        if link is None or not link.is_up or message.session < link.peer_session:
+            return
+        if link.is_met and message.session > link.peer_session:
+            raise PeerError(f"{name!r} begins session {message.session} within session {link.peer_session}")
+        if (message.name, message.is_client) != (name, link.is_client):
+            raise PeerError(f"link {name!r}: {message.name!r} is another one")
+        if message.version != PROTOCOL:
+            raise PeerError(f"{name!r} speaks version {message.version} of the protocol, this broker {PROTOCOL}")
+        space = self._space_of(message.space)
+        if not self.space.extends(space) and (link.is_client or not space.extends(self.space)):
+            raise PeerError(f"{name!r} is of another space: {space}; this broker is of {self.space}")
+        if not link.is_client and self._closes_cycle(message, link):
+            return
+        if not link.is_met:
+            link.is_met, link.peer_session, link.heard = True, message.session, message.session << 32
+            link.is_current = link.is_client or space.extends(self.space)
+            self._send_digest(link)
+        if not link.is_client and link.members != message.members:
+            link.members = message.members
+            self._announce()
+
+    def _closes_cycle(self, message: Hello, link: Link) -> bool:
+        """A broker on both sides of a link closes a cycle. Of the two links the younger one goes, and is forgotten.
+        Whether that is this one."""
+        for name in message.members:
+            rivals = [each for each in self._forwarding.brokers() if each is not link and name in each.members]
+            if name != self.name and not rivals:
+                continue
+            order = list(self._links)
+            younger = max([link, *rivals], key=lambda each: order.index(each.name))
+            reached = f"by link {rivals[0].name!r}" if rivals else "here"
+            reason = f"broker {name!r} is reached {reached} already: link {younger.name!r} would close a cycle"
+            self._effects.append(Reject(younger.name, Refused(0, "", reason), close=True))
+            younger.disconnect()
+            self._forget(younger.name)
+            return younger is link
+        return False
+
+    def _refused(self, message: Refused, name: str) -> None:
+        """A neighbour refuses the link; whoever drives this hears it from the link's end."""
+
+    # --- Resynchronisation ------------------------------------------------------------------------------------------
+
+    def _send_digest(self, link: Link) -> None:
+        subscriptions = self._forwarding.subscriptions.of_link(link.name)
+        advertisements = self._forwarding.advertisements.of_link(link.name)
+        size = digest_size(len(subscriptions) + len(advertisements))
+        hashes = (digest(_wheres(each, link, self.name), size) for each in (subscriptions, advertisements))
+        self._effects.append(Send(link.name, Digest(link.next_seq(), size, *hashes)))
+
+    def _digest(self, message: Digest, name: str) -> None:
+        """Tell a neighbour what it does not hold, and what to hold no longer."""
+        link = self._links[name]
+        if link.is_client or link.is_synced:
+            raise PeerError(f"a digest from {name!r} that was not asked for")
+        is_open = self.open_space is self.space
+        self._effects.append(Send(name, Extend(link.next_seq(), self._space_text, is_open)))
+        theirs = message.subscriptions, message.advertisements
+        listings = [
+            differing({id: (where, None) for id, where in table.all_told().items()}, hashes, message.size)
+            for (_, table), hashes in zip(link.tables(), theirs, strict=True)
+        ]
+        self._effects.append(Send(name, Synced(link.sync(), message.size, *listings)))
+
+    def _synced(self, message: Synced, name: str) -> None:
+        link = self._links[name]
+        for table, buckets in ((SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)):
+            listed = {id: held for bucket in buckets.values() for id, held in bucket.items()}
+            for id, (where, expires) in listed.items():
+                try:
+                    self._hold(table, link, id, where, expires)
+                except CallerError as error:
+                    if not link.is_client:
+                        raise
+                    self._effects.append(Reject(name, Refused(message.seq, id, str(error))))
+            for own in list(self._forwarding.table(table).of_link(name)) if buckets else ():
+                id = _their_id(own, link, self.name)
+                if id not in listed and bucket_of(id, message.size) in buckets:
+                    self._remove(table, name, own)
+        if link.is_client:
+            self._effects.append(Send(name, Accepted(message.seq)))
+
+    def _flush(self, message: Flush, name: str) -> None:
+        self._spread(name, Flush)
+
+    def _settled(self, message: Settled, name: str) -> None:
+        link = self._links.get(name)
+        if link is not None and link.is_met:
+            link.settle(message.seq)
+
+    def _persisted(self, message: Persisted, link: str) -> None:
+        if not self.persisted <= message.number <= self._persists:
+            raise CallerError(f"records {message.number} are not between {self.persisted} and {self._persists}")
+        self.persisted = message.number
+
+    # --- A space that grows -----------------------------------------------------------------------------------------
+
+    def _extend(self, message: Extend, link: str) -> None:
+        space = self._space_of(message.space)
+        source = self._links.get(link)
+        if source is not None and source.is_client:
+            raise CallerError("a client cannot extend the space: its operator does")
+        if not space.extends(self.space):
+            if self.space.extends(space):  # we are ahead, and have said so, or shall when the link is synced
+                return
+            rule = "nullable attributes, or values of enums, may be added at the end"
+            raise CallerError(f"{space} does not extend {self.space}: {rule}")
+        moved, opens = space != self.space, message.opened and self.open_space is not self.space
+        if moved:
+            self._move(space)
+        if message.opened and (moved or opens):
+            self._set_open()
+        if moved or opens:
+            self._spread_space(link, message.opened)
+        if link == OPERATOR:
+            self._opening = Waiting(0, self._unsettled(OPERATOR))
+
+    def _move(self, space: Space) -> None:
+        tables = (self._forwarding.subscriptions, self._forwarding.advertisements)
+        wheres = dict.fromkeys(entry.where for table in tables for entry in table)
+        for link in self._forwarding.brokers():
+            for _, told in link.tables():
+                wheres.update(dict.fromkeys(told.wheres.values()))
+        self._forwarding.move(space, {where: self._compile(where, space) for where in wheres})
+        self.space, self._space_text = space, space.to_json()
+        for link in self._forwarding.brokers():
+            link.is_current &= link.is_synced  # `Extend` comes before any event that carries what is new
+        self._records.append(Put("space", "", "grown", self._space_text))
+
+    def _spread(self, but: str, make: Callable[[int], Message]) -> None:
+        """To every neighbour but one; to those that are not synced, something to wait for."""
+        for link in self._forwarding.brokers():
+            if link.name == but:
+                continue
+            if link.is_synced:
+                self._effects.append(Send(link.name, make(link.next_seq())))
+            else:
+                link.posted += 1
+
+    def _spread_space(self, but: str, opened: bool) -> None:
+        self._spread(but, lambda seq: Extend(seq, self._space_text, opened))
+
+    def _open(self) -> None:
+        """Everybody has compiled its clauses again: events may carry what is new."""
+        self._set_open()
+        self._spread_space(OPERATOR, opened=True)
+
+    def _set_open(self) -> None:
+        self.open_space = self.space
+        self._records.append(Put("space", "", "opened", self._space_text))
+
+    # --- For those who look -----------------------------------------------------------------------------------------
+
+    @property
+    def links(self) -> Mapping[str, Link]:
+        return self._links
+
+    def table_size(self) -> int:
+        """Subscriptions received."""
+        return len(self._forwarding.subscriptions)
+
+    def received(self, table: str, link: str) -> dict[str, str]:
+        """What came over a link, as ids and clauses."""
+        return {id: entry.where for id, entry in self._forwarding.table(table).of_link(link).items()}
+
+    def told(self, table: str, link: str) -> ToldTable:
+        return dict(self._links[link].tables())[table]
+
+    def why_told(self, id: str, link: str) -> str:
+        """Why a neighbour was told of a subscription, or not."""
+        entries = self._forwarding.subscriptions.of_id(id)
+        if not entries:
+            raise CallerError(f"broker {self.name!r} knows no subscription {shown(id)}")
+        told = self.told(SUBSCRIPTIONS, link)
+        if id in told.wheres:
+            certificate = told.told.certificate(id)
+            if certificate is None:
+                return f"{id!r} was told to {link!r}"
+            if not certificate:
+                return f"{id!r} was not told to {link!r}: no event can match it"
+            return f"{id!r} was not told to {link!r}: it is covered by {', '.join(map(repr, certificate))}, which were"
+        if self.settings.routing == "events":
+            return f"{id!r} was not told to {link!r}: events flood, subscriptions stay where they are"
+        if list(entries) == [link]:
+            return f"{id!r} was not told to {link!r}: it came from there"
+        return f"{id!r} was not told to {link!r}: nobody there advertised an event that it wants"
+
+    def why_forwarded(self, event: Mapping[str, Any], link: str) -> str:
+        """Why an event goes over a link, or does not: the subscriptions that came over it and want the event."""
+        self._links[link]
+        if self.settings.routing == "events" and not self._links[link].is_client:
+            return f"the event goes to {link!r}: events flood"
+        entries = self._forwarding.subscriptions.holding(self.space.encode(event))
+        ids = [entry.id for entry in entries if entry.link == link]
+        if ids:
+            return f"the event goes to {link!r}: it is wanted by {', '.join(map(repr, ids))}"
+        return f"the event does not go to {link!r}: no subscription from there wants it"
+
+    def check_invariants(self) -> None:
+        self._forwarding.check_invariants()
+        for key in self._expiries:
+            assert key[2] in self._forwarding.table(key[0]).of_link(key[1])
+        for link in self._links.values():
+            assert link.settled <= link.posted
+            assert not (link.is_synced and not link.is_met) and not (link.is_met and not link.is_up)
+
+
+def check_name(name: str) -> None:
+    if not name or "/" in name:
+        raise CallerError(f"the name of a broker or a client is a text without '/', not {shown(name)}")
+
+
+def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, ...], size: int) -> Listing:
+    """The buckets of a digest in which a neighbour holds something else, and what it is to hold there."""
+    if size < 1 or len(theirs) != size:
+        raise PeerError(f"a digest of {len(theirs)} buckets that says it has {size}")
+    mine = digest([(id, where) for id, (where, _) in held.items()], size)
+    listing: Listing = {at: {} for at in range(size) if mine[at] != theirs[at]}
+    for id, each in held.items() if listing else ():
+        bucket = listing.get(bucket_of(id, size))
+        if bucket is not None:
+            bucket[id] = each
+    return listing
+
+
+def _wheres(entries: Mapping[str, Entry], link: Link, broker: str) -> list[tuple[str, str]]:
+    """As the one who told them knows them."""
+    return [(_their_id(id, link, broker), entry.where) for id, entry in entries.items()]
+
+
+def _their_id(id: str, link: Link, broker: str) -> str:
+    return id[len(broker) + len(link.name) + 2 :] if link.is_client else id
+
+
+def _failures(explanation: Any) -> int:
+    return len(explanation.failures or ())
+
+
+def _compiled(where: str, space: Space) -> Region:
+    return space.where(where)

@@ -1,0 +1,180 @@
+"""What each neighbour is to know. The tables say what came; this says, for each link, what follows from it.
+
+A subscription is offered to every link but the one that it came over: toward publishers (the links over which an
+advertisement came that it meets), or everywhere, or nowhere where events flood. An advertisement is offered to every
+other link. Offers are looked at anew whenever something that they follow from has changed; a told set (cover/told.py)
+then decides what of them is told, and the difference to what the neighbour holds is sent when a message has been
+handled: what is told before what is withdrawn, so that nothing is missed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from thatch.broker.link import Link
+from thatch.broker.policy import Settings
+from thatch.broker.tables import Entry, Table
+from thatch.messages import Advertise, Message, Replace, Subscribe, Unadvertise, Unsubscribe
+from thatch.region import Region
+from thatch.space import Space
+
+
+class Forwarding:
+    def __init__(self, space: Space, settings: Settings) -> None:
+        self.settings = settings
+        self.subscriptions = Table(space)
+        self.advertisements = Table(space)
+        self.links: dict[str, Link] = {}
+
+    def brokers(self) -> Iterable[Link]:
+        return (link for link in self.links.values() if not link.is_client)
+
+    def table(self, name: str) -> Table:
+        return self.subscriptions if name == "subscriptions" else self.advertisements
+
+    def put(self, table: str, link: str, id: str, where: str, region: Region, expires: float | None) -> None:
+        """An entry came over a link."""
+        entries = self.table(table)
+        held = entries.of_link(link).get(id)
+        if held is not None and held.where == where:
+            held.expires = expires
+            return
+        entries.put(link, id, where, region, expires)
+        self._follow(table, link, id, [region] if held is None else [held.region, region])
+
+    def drop(self, table: str, link: str, id: str) -> bool:
+        entry = self.table(table).drop(link, id)
+        if entry is None:
+            return False
+        self._follow(table, link, id, [entry.region])
+        return True
+
+    def _follow(self, table: str, link: str, id: str, regions: list[Region]) -> None:
+        if table == "subscriptions":
+            self._offer_subscription(id)
+            return
+        self._offer_advertisement(id)
+        source = self.links.get(link)
+        if self.settings.routing != "advertisements" or source is None or source.is_client:
+            return
+        for region in regions:
+            for entry in self.subscriptions.meeting(region):
+                if entry.link != link:
+                    self._offer_subscription(entry.id, source)
+
+    def _offer_subscription(self, id: str, only: Link | None = None) -> None:
+        if self.settings.routing == "events":
+            return
+        entries = list(self.subscriptions.of_id(id).values())
+        toward = [self.toward(entry) for entry in entries]
+        for link in self.brokers() if only is None else (only,):
+            name = link.name
+            _offer(link, "subscriptions", id, [e for e, to in zip(entries, toward, strict=True) if _is_to(e, name, to)])
+
+    def _offer_advertisement(self, id: str) -> None:
+        if self.settings.routing != "advertisements":
+            return
+        entries = self.advertisements.of_id(id).values()
+        for link in self.brokers():
+            _offer(link, "advertisements", id, [each for each in entries if each.link != link.name])
+
+    def toward(self, entry: Entry) -> dict[str, None] | None:
+        """The links over which somebody advertised what it wants, in order; None: all."""
+        if self.settings.routing == "subscriptions":
+            return None
+        return dict.fromkeys(each.link for each in self.advertisements.meeting(entry.region))
+
+    def add_link(self, link: Link) -> None:
+        """A neighbour that was not there before is offered all there is."""
+        self.links[link.name] = link
+        if link.is_client:
+            return
+        for entry in self.advertisements:
+            self._offer_advertisement(entry.id)
+        for entry in self.subscriptions:
+            self._offer_subscription(entry.id, link)
+
+    def forget_link(self, name: str) -> list[tuple[str, str]]:
+        """A neighbour has gone for good, and all that came over it. Returns that, as (table, id)."""
+        del self.links[name]
+        gone = [("subscriptions", id) for id in self.subscriptions.of_link(name)]
+        gone += [("advertisements", id) for id in self.advertisements.of_link(name)]
+        for table, id in gone:
+            self.drop(table, name, id)
+        return gone
+
+    def move(self, space: Space, regions: dict[str, Region]) -> None:
+        """Into a space that has grown. What a clause means may have changed, and with it whom it meets."""
+        self.subscriptions = self.subscriptions.moved(space, regions)
+        self.advertisements = self.advertisements.moved(space, regions)
+        for link in self.brokers():
+            for _, table in link.tables():
+                table.move(space, regions)
+        for id in dict.fromkeys(entry.id for entry in self.subscriptions):
+            self._offer_subscription(id)
+
+    def news(self, link: Link) -> list[Message]:
+        """What to send to a neighbour after a message has been handled: the net change."""
+        changed = [table.changed for _, table in link.tables()]
+        if not any(changed):
+            return []
+        if not link.is_synced:
+            link.posted += 1  # told when the link is synced; until then nothing that follows from it has settled
+            for _, table in link.tables():
+                table.changed = {}
+            return []
+        advertise, unadvertise = link.advertisements.net()
+        subscribe, unsubscribe = link.subscriptions.net()
+        replaced = [(id, where, before) for id, where, before in subscribe if before is not None]
+        if len(replaced) > 1:  # one after the other: until all are there, what one of them covered is held by the old
+            replaced = [(id, _united_where([before, where]), before) for id, where, before in replaced] + replaced
+        news: list[Message] = [Advertise(link.next_seq(), id, where) for id, where, _ in advertise]
+        news += [Subscribe(link.next_seq(), id, where) for id, where, before in subscribe if before is None]
+        news += [Replace(link.next_seq(), id, where) for id, where, _ in replaced]
+        news += [Unsubscribe(link.next_seq(), id) for id in unsubscribe]
+        news += [Unadvertise(link.next_seq(), id) for id in unadvertise]
+        link.counts.told += len(advertise) + len(subscribe)
+        link.counts.withdrawn += len(unadvertise) + len(unsubscribe)
+        return news
+
+    def check_invariants(self) -> None:
+        """Every offer has a live reason, and every reason an offer."""
+        for table in (self.subscriptions, self.advertisements):
+            table.check_invariants()
+            assert all(entry.link in self.links for entry in table)
+        for link in self.brokers():
+            for name, told in link.tables():
+                told.check_invariants()
+                wanted: dict[str, dict[str, None]] = {}
+                for entry in self.table(name):
+                    if self._is_offered(name, entry, link):
+                        wanted.setdefault(entry.id, {})[entry.where] = None
+                assert told.wheres == {id: _united_where(list(wheres)) for id, wheres in wanted.items()}
+                if link.is_synced:
+                    assert told.sent == told.all_told() and not told.changed
+
+    def _is_offered(self, table: str, entry: Entry, link: Link) -> bool:
+        if table == "subscriptions":
+            return self.settings.routing != "events" and _is_to(entry, link.name, self.toward(entry))
+        return self.settings.routing == "advertisements" and entry.link != link.name
+
+
+def _is_to(entry: Entry, link: str, toward: dict[str, None] | None) -> bool:
+    return entry.link != link and (toward is None or link in toward)
+
+
+def _offer(link: Link, table: str, id: str, entries: list[Entry]) -> None:
+    told = link.subscriptions if table == "subscriptions" else link.advertisements
+    if not entries:
+        told.offer(id, None, None)
+        return
+    wheres = list(dict.fromkeys(entry.where for entry in entries))
+    region = entries[0].region
+    if len(wheres) > 1:  # it comes over two links, and one does not know yet that it was replaced
+        for entry in entries[1:]:
+            region = region | entry.region
+    told.offer(id, _united_where(wheres), region)
+
+
+def _united_where(wheres: list[str]) -> str:
+    return wheres[0] if len(wheres) == 1 else " OR ".join(f"({where})" for where in sorted(wheres))

@@ -1,0 +1,117 @@
+"""What has come over a broker's links: subscriptions, or advertisements, by link and id, and an index over all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from thatch.match.index import TreeMatcher
+from thatch.region import Region
+from thatch.space import Space
+
+BUCKET = 16  # entries that share a hash in a digest
+
+
+@dataclass(slots=True)
+class Entry:
+    number: int  # in the index
+    link: str
+    id: str
+    where: str
+    region: Region
+    expires: float | None
+
+
+class Table:
+    """The same id may come over two links for a while, when a part of the overlay has moved: each keeps its own."""
+
+    def __init__(self, space: Space) -> None:
+        self._index = TreeMatcher(space)
+        self._entries: dict[int, Entry] = {}
+        self._by_link: dict[str, dict[str, Entry]] = {}
+        self._by_id: dict[str, dict[str, Entry]] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """In order of arrival."""
+        return iter(self._entries.values())
+
+    def of_link(self, link: str) -> Mapping[str, Entry]:
+        return self._by_link.get(link, {})
+
+    def of_id(self, id: str) -> Mapping[str, Entry]:
+        """By link."""
+        return self._by_id.get(id, {})
+
+    def put(self, link: str, id: str, where: str, region: Region, expires: float | None) -> Entry:
+        """Take an entry in, in place of the one that the link has under this id."""
+        self.drop(link, id)
+        entry = Entry(self._next, link, id, where, region, expires)
+        self._next += 1
+        self._index.add(entry.number, region)
+        self._entries[entry.number] = entry
+        self._by_link.setdefault(link, {})[id] = entry
+        self._by_id.setdefault(id, {})[link] = entry
+        return entry
+
+    def drop(self, link: str, id: str) -> Entry | None:
+        entry = self._by_link.get(link, {}).pop(id, None)
+        if entry is None:
+            return None
+        del self._entries[entry.number], self._by_id[id][link]
+        self._index.discard(entry.number)
+        if not self._by_id[id]:
+            del self._by_id[id]
+        if not self._by_link[link]:
+            del self._by_link[link]
+        return entry
+
+    def holding(self, point: Sequence[int]) -> list[Entry]:
+        """The entries whose region holds a point, in order of arrival."""
+        entries = self._entries
+        return [entries[number] for number in self._index.view().match_point(point)]
+
+    def meeting(self, region: Region) -> list[Entry]:
+        """The entries whose region has an event in common with this one, in order of arrival. Of a ball, perhaps one
+        that only comes near."""
+        return [self._entries[number] for number in self._index.meeting(region)] if self._entries else []
+
+    def moved(self, space: Space, regions: Mapping[str, Region]) -> Table:
+        """The same entries, their clauses compiled in another space."""
+        table = Table(space)
+        for each in self:
+            table.put(each.link, each.id, each.where, regions[each.where], each.expires)
+        return table
+
+    def check_invariants(self) -> None:
+        self._index.check_invariants()
+        assert len(self._index) == len(self._entries)
+        for number, entry in self._entries.items():
+            assert entry.number == number
+            assert self._by_link[entry.link][entry.id] is entry and self._by_id[entry.id][entry.link] is entry
+        assert sum(map(len, self._by_link.values())) == sum(map(len, self._by_id.values())) == len(self._entries)
+
+
+def digest(wheres: Iterable[tuple[str, str]], size: int) -> tuple[int, ...]:
+    """Ids and their clauses in `size` buckets, each the exclusive or of 64-bit hashes: equal tables, equal digests."""
+    buckets = [0] * size
+    for id, where in wheres:
+        buckets[bucket_of(id, size)] ^= _hash(f"{len(id)}:{id}{where}")
+    return tuple(buckets)
+
+
+def bucket_of(id: str, size: int) -> int:
+    return _hash(id) % size
+
+
+def digest_size(entries: int) -> int:
+    return max(1, entries // BUCKET)
+
+
+def _hash(text: str) -> int:
+    """The same in every process, unlike Python's."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

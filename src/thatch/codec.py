@@ -1,0 +1,109 @@
+"""Messages and records as bytes: MessagePack, by msgspec. The only encoding, on the wire and in the store.
+
+Values of events keep their types: what MessagePack does not have (decimals, dates, times without a zone) is written as
+text, and read back as the type of the attribute that it belongs to.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from thatch.axis import DateAxis, DecimalAxis, TimestampAxis
+from thatch.errors import PeerError, shown
+from thatch.messages import (
+    Accepted,
+    Advertise,
+    Digest,
+    Extend,
+    Flush,
+    Hello,
+    Message,
+    Publish,
+    Record,
+    Refused,
+    Replace,
+    Settled,
+    Subscribe,
+    Synced,
+    Unadvertise,
+    Unsubscribe,
+)
+from thatch.space import Space
+
+BYTES_MAX = 64 * 2**20
+
+OnTheWire = (
+    Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Digest | Synced | Flush | Publish
+    | Hello | Accepted | Settled | Refused
+)  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a value of type {type(value).__name__} cannot be sent")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+_decoder = msgspec.msgpack.Decoder(OnTheWire)
+_records = msgspec.msgpack.Decoder(tuple[Record, ...])
+
+
+def encode(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def encode_records(records: tuple[Record, ...]) -> bytes:
+    return _encoder.encode(records)
+
+
+def decode_records(data: bytes) -> tuple[Record, ...]:
+    return _records.decode(data)
+
+
+class Codec:
+    """Reads what was written, in a space: its attributes tell what a text in an event stands for."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._readers = {
+            attribute.name: reader
+            for attribute in space.attributes
+            for axis, reader in _READERS.items()
+            if isinstance(attribute.axis, axis)
+        }
+
+    def decode(self, data: bytes) -> Message:
+        """Bytes that are no message of this protocol are the peer's fault."""
+        if len(data) > BYTES_MAX:
+            raise PeerError(f"a message of {len(data):,} bytes; at most {BYTES_MAX:,} are read")
+        try:
+            message = _decoder.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise PeerError(f"not a message of this protocol: {error}") from None
+        return self._typed(message) if self._readers and isinstance(message, Publish) else message
+
+    def _typed(self, message: Publish) -> Publish:
+        event = dict(message.event)
+        for name, value in message.event.items():
+            index = self.space.index(name)
+            reader = None if index is None else self._readers.get(self.space.attributes[index].name)
+            if reader is None or not isinstance(value, str):
+                continue
+            try:
+                event[name] = reader(value)
+            except (ValueError, InvalidOperation):
+                raise PeerError(f"event {shown(message.id)}: {shown(value)} is no value of {name!r}") from None
+        return msgspec.structs.replace(message, event=event)
+
+
+_READERS: dict[type, Any] = {
+    DecimalAxis: Decimal,
+    TimestampAxis: datetime.fromisoformat,
+    DateAxis: date.fromisoformat,
+}

@@ -1,0 +1,220 @@
+"""What brokers say to one another, to their clients and to whoever drives them. All frozen; codec.py writes them.
+
+A clause travels as its text, never as coordinates: each broker compiles it in its own space, and again when the space
+grows. Messages with a `seq` are told in order over one link, each once: `seq` is the session of the link in its upper
+bits and a count from 1 in the lower 32, so that a message that comes twice, or from before a cut, is known as such.
+`Settled` answers the latest of them whose consequences are in place in the whole overlay behind the one who answers.
+
+    Subscribe  ->            accepted: checked and on disk        settled: no matching event is missed from now on
+               <- Accepted                              <- Settled
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+PROTOCOL = 1
+SESSION_SHIFT = 32
+
+
+def seq_of(session: int, count: int) -> int:
+    return session << SESSION_SHIFT | count
+
+
+def session_of(seq: int) -> int:
+    return seq >> SESSION_SHIFT
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """Anything that `Broker.handle` takes."""
+
+
+class Sequenced(Message, frozen=True, tag=True, array_like=True):
+    """Told over a link in order, and settled."""
+
+    seq: int
+
+
+# --- Between brokers and clients, and between brokers ----------------------------------------------------------------
+
+
+class Subscribe(Sequenced, frozen=True, tag=True, array_like=True):
+    """I want these events. Again under a known id: another region, or a lease that goes on."""
+
+    id: str
+    where: str
+    expires: float | None = None  # a lease: seconds since 1970
+
+
+class Replace(Sequenced, frozen=True, tag=True, array_like=True):
+    """A known subscription wants other events: the new region is in place before the old one goes."""
+
+    id: str
+    where: str
+
+
+class Unsubscribe(Sequenced, frozen=True, tag=True, array_like=True):
+    id: str
+
+
+class Advertise(Sequenced, frozen=True, tag=True, array_like=True):
+    """I shall publish in this region."""
+
+    id: str
+    where: str
+    expires: float | None = None
+
+
+class Unadvertise(Sequenced, frozen=True, tag=True, array_like=True):
+    id: str
+
+
+class Extend(Sequenced, frozen=True, tag=True, array_like=True):
+    """The space has grown: a nullable attribute more, or values at the end of an enum. Everyone compiles its clauses
+    again; when that has settled it is said again with `opened`, and from then on events may carry what is new."""
+
+    space: str  # JSON
+    opened: bool = False
+
+
+class Digest(Sequenced, frozen=True, tag=True, array_like=True):
+    """What I hold of what you told me, hashed into `size` buckets a table. The answer is `Synced`."""
+
+    size: int
+    subscriptions: tuple[int, ...]
+    advertisements: tuple[int, ...]
+
+
+Listing = dict[int, dict[str, tuple[str, float | None]]]  # bucket -> id -> clause, lease
+
+
+class Synced(Sequenced, frozen=True, tag=True, array_like=True):
+    """In these buckets, which differed, hold exactly this. One message, so that nothing is missed half-way."""
+
+    size: int
+    subscriptions: Listing = {}
+    advertisements: Listing = {}
+
+
+class Flush(Sequenced, frozen=True, tag=True, array_like=True):
+    """Nothing to do: when it has settled, every event that was on its way when it was sent has arrived."""
+
+
+class Publish(Message, frozen=True, tag=True, array_like=True):
+    """An event: values by attribute, and a payload that nobody but the subscriber reads."""
+
+    id: str
+    event: dict[str, Any]
+    payload: bytes = b""
+
+
+class Hello(Message, frozen=True, tag=True, array_like=True):
+    """The first word on a link, and again whenever `members` changes."""
+
+    name: str
+    session: int
+    space: str  # JSON
+    is_client: bool = False
+    version: int = PROTOCOL
+    members: tuple[str, ...] = ()  # the brokers on this side of the link: one on both sides would close a cycle
+
+
+class Accepted(Message, frozen=True, tag=True, array_like=True):
+    """Checked and on disk."""
+
+    seq: int
+
+
+class Settled(Message, frozen=True, tag=True, array_like=True):
+    """This and all before it have settled."""
+
+    seq: int
+
+
+class Refused(Message, frozen=True, tag=True, array_like=True):
+    """What you said is refused, and nothing was changed. `seq` is 0 for an event, which `id` names."""
+
+    seq: int
+    id: str
+    reason: str
+
+
+# --- From the driver -------------------------------------------------------------------------------------------------
+
+
+class LinkUp(Message, frozen=True, tag=True, array_like=True):
+    """The link is connected. Sessions of one broker only rise, also over its restarts."""
+
+    session: int
+    is_client: bool = False
+
+
+class LinkDown(Message, frozen=True, tag=True, array_like=True):
+    """The link is cut. `forget`: for good, and whatever came over it is withdrawn."""
+
+    forget: bool = False
+
+
+class Tick(Message, frozen=True, tag=True, array_like=True):
+    """Time passes: leases end."""
+
+
+class Persisted(Message, frozen=True, tag=True, array_like=True):
+    """The records of `Persist` up to this number are on disk."""
+
+    number: int
+
+
+# --- What the driver is asked to do, in this order -------------------------------------------------------------------
+
+
+class Put(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """An entry of a table to keep; in place of the one with the same table, link and id."""
+
+    table: str
+    link: str
+    id: str
+    where: str = ""
+    expires: float | None = None
+
+
+class Drop(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    table: str
+    link: str
+    id: str
+
+
+Record = Put | Drop
+
+
+class Send(msgspec.Struct, frozen=True):
+    link: str
+    message: Message
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """To a client: an event, and which of its subscriptions want it."""
+
+    link: str
+    event: Publish
+    ids: tuple[str, ...]
+
+
+class Persist(msgspec.Struct, frozen=True):
+    """Keep these records. A barrier: what follows waits until they are on disk."""
+
+    number: int
+    records: tuple[Record, ...]
+
+
+class Reject(msgspec.Struct, frozen=True):
+    """The peer on a link broke a rule: tell it why, and hang up if `close`."""
+
+    link: str
+    refused: Refused
+    close: bool = False
+
+
+Effect = Send | Deliver | Persist | Reject

@@ -1,0 +1,92 @@
+"""An overlay to experiment with: brokers of a topology, subscribers and publishers at its edge, no faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from thatch.broker import Settings
+from thatch.sim.costs import Cost, free
+from thatch.sim.network import Network, Observer
+from thatch.sim.topology import Links, names_of
+from thatch.space import Space
+
+LATENCY = 0.001  # seconds: a local network
+
+
+@dataclass(slots=True)
+class Overlay:
+    """One subscriber at each of `subscriber_brokers`, one publisher that advertises everything at each of
+    `publisher_brokers`."""
+
+    space: Space
+    links: Links
+    subscriber_brokers: list[str]
+    publisher_brokers: list[str]
+    settings: Settings
+    seed: int = 0
+    cost: Callable[[Settings], Cost] = lambda settings: free
+    observer: Observer | None = None
+    network: Network = field(init=False)
+    where: dict[str, str] = field(default_factory=dict)  # subscription -> its broker
+    _rng: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(self.seed)
+        self.network = Network(self.space, self.seed, observer=self.observer)
+        for name in names_of(self.links):
+            self.network.add_broker(name, self.settings, self.cost(self.settings))
+        for link in self.links:
+            self.network.join(*link, LATENCY)
+        for broker in self.subscriber_brokers:
+            self.network.add_client(f"at {broker}")
+            self.network.join(broker, f"at {broker}", LATENCY)
+        for broker in self.publisher_brokers:
+            client = self.network.add_client(f"from {broker}")
+            self.network.join(broker, client.name, LATENCY)
+        self.network.run()
+        for broker in self.publisher_brokers:
+            name = f"from {broker}"
+            self.network.tell(name, self.network.clients[name].advertise(broker, "all", "TRUE"))
+        self.network.run()
+
+    def subscribe(self, id: str, where: str, at: float | None = None) -> None:
+        """At a random broker of the subscribers."""
+        broker = self.where[id] = self._rng.choice(self.subscriber_brokers)
+        self._later(at, self._subscribe, broker, id, where)
+
+    def _subscribe(self, broker: str, id: str, where: str) -> None:
+        client = self.network.clients[f"at {broker}"]
+        self.network.tell(client.name, client.subscribe(broker, id, where))
+
+    def unsubscribe(self, id: str, at: float | None = None) -> None:
+        self._later(at, self._unsubscribe, self.where.pop(id), id)
+
+    def _unsubscribe(self, broker: str, id: str) -> None:
+        client = self.network.clients[f"at {broker}"]
+        self.network.tell(client.name, client.unsubscribe(broker, id))
+
+    def publish(self, event: dict[str, int], at: float | None = None) -> None:
+        """By a random publisher."""
+        self._later(at, self._publish, self._rng.choice(self.publisher_brokers), event)
+
+    def _publish(self, broker: str, event: dict[str, int]) -> None:
+        client = self.network.clients[f"from {broker}"]
+        self.network.tell(client.name, client.publish(broker, event))
+
+    def _later(self, at: float | None, action: Callable[..., None], *arguments: object) -> None:
+        self.network.at(self.network.now if at is None else at, action, *arguments)
+
+    def told(self, links: Iterable[tuple[str, str]]) -> int:
+        """Subscriptions that brokers have told over links, each (from, to), now."""
+        return sum(len(self.network.nodes[teller].broker.told("subscriptions", to).told.active) for teller, to in links)
+
+    def messages(self, broker: str) -> dict[str, int]:
+        """What a broker has handled, by kind."""
+        return dict(self.network.nodes[broker].handled)
+
+    def false_positives(self, broker: str) -> int:
+        """Events that came to a broker from another one and that nobody there or beyond wants."""
+        links = self.network.nodes[broker].broker.links.values()
+        return sum(link.counts.unwanted_in for link in links)

@@ -1,0 +1,236 @@
+"""What happens in a random run, drawn from a seed before it runs: brokers, clients, and a list of steps in time.
+
+Because nothing is drawn while it runs, any prefix of the steps is a run of its own: a failure is narrowed down to the
+shortest prefix that still fails. A step whose subject is not there (any longer) does nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from thatch.sim.topology import Links, random_tree
+from thatch.space import Space
+
+SPACE = "x int not null 0..11, y int not null 0..11, kind enum('a','b','c'), name string"
+GROWN = "x int not null 0..11, y int not null 0..11, kind enum('a','b','c','d'), name string, more int 0..9"
+NAMES = ("ann", "ben", "bob", "cat")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    at: float
+    kind: str
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    links: Links
+    latencies: tuple[float, ...]
+    bandwidth: float | None  # bytes a second: messages that are told together then arrive one after the other
+    homes: dict[str, str]  # client -> broker
+    publishers: tuple[str, ...]
+    routing: str
+    echo: float
+    disk_seconds: float
+    through_codec: bool
+    steps: tuple[Step, ...]
+
+    def prefix(self, steps: int) -> Plan:
+        """The first steps, and then the rest that every run ends with."""
+        kept = self.steps[:steps]
+        end = Step(kept[-1].at + 5.0 if kept else 0.0, "rest", ())
+        return Plan(
+            self.seed, self.links, self.latencies, self.bandwidth, self.homes, self.publishers, self.routing, self.echo,
+            self.disk_seconds, self.through_codec, (*kept, end),
+        )  # fmt: skip
+
+
+def clause(rng: random.Random, width: float = 1.0) -> str:
+    """Boxes that often nest and join, now and then with sets, NULLs, a union or a ball."""
+    if rng.random() < 0.08:
+        return rng.choice(
+            ("kind <> 'a'", "kind IN ('b', 'c')", "kind IN ('b', 'c') OR kind IS NULL", "x < 6", "x >= 6")
+        )
+    parts = []
+    for axis in ("x", "y"):
+        if rng.random() < 0.8:
+            low = rng.randrange(12)
+            high = min(11, low + int(rng.choice((0, 2, 5, 11)) * width))
+            parts.append(f"{axis} BETWEEN {low} AND {high}")
+    roll = rng.random()
+    if roll < 0.25:
+        some = ("kind IN ('b', 'c')", "kind IN ('a', 'b')", "kind <> 'a'", "kind IS NULL", "kind IS NOT NULL")
+        parts.append(rng.choice(some))
+    elif roll < 0.35:
+        parts.append(rng.choice(("name LIKE 'b%'", "name = 'ann'", "name < 'bob'", "name IS NULL")))
+    elif roll < 0.4:
+        parts.append(f"within({rng.choice((1, 2.5, 4))}, x, {rng.randrange(12)}, y, {rng.randrange(12)})")
+    where = " AND ".join(parts) or "TRUE"
+    if rng.random() < 0.1:
+        where = f"({where}) OR x = {rng.randrange(12)}"
+    return where
+
+
+def event(rng: random.Random, grown: bool = False) -> dict[str, Any]:
+    made: dict[str, Any] = {"x": rng.randrange(12), "y": rng.randrange(12)}
+    if rng.random() < 0.7:
+        made["kind"] = rng.choice("abcd" if grown else "abc")
+    if rng.random() < 0.5:
+        made["name"] = rng.choice((*NAMES, "bo", ""))
+    if grown and rng.random() < 0.5:
+        made["more"] = rng.randrange(10)
+    return made
+
+
+def draw(seed: int, steps: int = 24, epochs: int = 2) -> Plan:
+    rng = random.Random(seed)
+    links = random_tree(rng.randint(3, 15), rng)
+    brokers = [f"B{at}" for at in range(len(links) + 1)]
+    clients = [f"c{at}" for at in range(rng.randint(3, 6))]
+    publishers = tuple(f"p{at}" for at in range(rng.randint(1, 3)))
+    homes = {name: rng.choice(brokers) for name in (*clients, *publishers)}
+    routing = rng.choice(("advertisements", "advertisements", "advertisements", "subscriptions", "events"))
+    drawer = _Drawer(rng, links, brokers, clients, publishers)
+    made: list[Step] = []
+    now = 0.0
+    for name in publishers:
+        made.append(Step(now, "advertise", (name, "a0", "TRUE" if rng.random() < 0.4 else clause(rng, 2.0))))
+    for _ in range(8):
+        made += drawer.subscribe(now)
+    made.append(Step(now, "rest"))
+    for _ in range(epochs):
+        for _ in range(steps // epochs):
+            now += rng.choice((0.0, 0.001, 0.01, 0.2))
+            made += drawer.step(now)
+        now += 5.0
+        made.append(Step(now, "rest", tuple(event(rng, drawer.grown) for _ in range(6))))
+        now += 5.0
+    return Plan(
+        seed, links, tuple(rng.choice((0.0005, 0.002, 0.02)) for _ in links), rng.choice((None, 1e5, 2e4, 2e4)), homes,
+        publishers, routing,
+        echo=rng.choice((0.0, 0.0, 0.05)), disk_seconds=rng.choice((0.0, 0.0, 0.003)),
+        through_codec=rng.random() < 0.15, steps=tuple(sorted(made, key=lambda step: step.at)),
+    )  # fmt: skip
+
+
+class _Drawer:
+    """Draws steps, and remembers enough of the earlier ones to draw sensible ones."""
+
+    def __init__(
+        self, rng: random.Random, links: Links, brokers: list[str], clients: list[str], publishers: tuple[str, ...]
+    ) -> None:
+        self.rng, self.links, self.brokers, self.clients, self.publishers = rng, links, brokers, clients, publishers
+        self.ids: dict[str, dict[str, str]] = {name: {} for name in clients}  # with their clauses
+        self._space = Space.parse(GROWN)
+        self.made = 0
+        self.grown = False
+        self.kinds = {
+            self.subscribe: 8, self._unsubscribe: 5, self._replace: 3, self._publish: 2, self._move: 3,
+            self._advertise: 1, self._unadvertise: 1, self._cut: 1, self._crash: 1, self._away: 1, self._lease: 1,
+            self._join: 1, self._leave: 1, self._relink: 1, self._cycle: 1, self._grow: 1,
+        }  # fmt: skip
+
+    def step(self, now: float) -> list[Step]:
+        draw = self.rng.choices(list(self.kinds), weights=list(self.kinds.values()))[0]
+        return draw(now)
+
+    def _burst(self, now: float, seconds: float, wheres: Iterable[str] = ()) -> list[Step]:
+        """Events in the midst of a change, most of them such as it concerns."""
+        regions = [self._space.where(where) for where in wheres]
+        steps = []
+        for at in sorted(now + self.rng.random() * seconds for _ in range(5)):
+            for _ in range(8):
+                made = event(self.rng, self.grown)
+                if not regions or any(region.contains(made) for region in regions):
+                    break
+            steps.append(Step(at, "publish", (self.rng.choice(self.publishers), made)))
+        return steps
+
+    def _new_id(self, client: str, where: str) -> str:
+        self.made += 1
+        self.ids[client][f"s{self.made}"] = where
+        return f"s{self.made}"
+
+    def subscribe(self, now: float, lease: float | None = None) -> list[Step]:
+        client, where = self.rng.choice(self.clients), clause(self.rng)
+        return [Step(now, "subscribe", (client, self._new_id(client, where), where, lease))]
+
+    def _lease(self, now: float) -> list[Step]:
+        return [*self.subscribe(now, 1.0), Step(now + 1.5, "tick", ())]
+
+    def _known(self) -> tuple[str, str] | None:
+        client = self.rng.choice(self.clients)
+        return (client, self.rng.choice(list(self.ids[client]))) if self.ids[client] else None
+
+    def _unsubscribe(self, now: float) -> list[Step]:
+        known = self._known()
+        if known is None:
+            return []
+        where = self.ids[known[0]].pop(known[1])
+        return [Step(now, "unsubscribe", known), *self._burst(now, 0.03, [where])]
+
+    def _replace(self, now: float) -> list[Step]:
+        known = self._known()
+        if known is None:
+            return []
+        before, where = self.ids[known[0]][known[1]], clause(self.rng)
+        self.ids[known[0]][known[1]] = where
+        return [Step(now, "replace", (*known, where)), *self._burst(now, 0.03, [before])]
+
+    def _publish(self, now: float) -> list[Step]:
+        return self._burst(now, 0.01)
+
+    def _move(self, now: float) -> list[Step]:
+        mover = self.rng.choice([*self.clients, *self.publishers])
+        burst = self._burst(now, 0.1, self.ids.get(mover, {}).values())
+        return [Step(now, "move", (mover, self.rng.choice(self.brokers))), *burst]
+
+    def _advertise(self, now: float) -> list[Step]:
+        self.made += 1
+        return [Step(now, "advertise", (self.rng.choice(self.publishers), f"a{self.made % 3}", clause(self.rng, 2.0)))]
+
+    def _unadvertise(self, now: float) -> list[Step]:
+        return [Step(now, "unadvertise", (self.rng.choice(self.publishers), f"a{self.rng.randrange(3)}"))]
+
+    def _cut(self, now: float) -> list[Step]:
+        link = self.rng.choice(self.links)
+        return [Step(now, "cut", link), Step(now + self.rng.choice((0.01, 0.3)), "heal", link)]
+
+    def _crash(self, now: float) -> list[Step]:
+        broker, keep = self.rng.choice(self.brokers), self.rng.random() < 0.6
+        return [Step(now, "crash", (broker, keep)), Step(now + self.rng.choice((0.01, 0.3)), "restart", (broker,))]
+
+    def _away(self, now: float) -> list[Step]:
+        client = self.rng.choice([*self.clients, *self.publishers])
+        return [Step(now, "away", (client,)), Step(now + 0.1, "back", (client,))]
+
+    def _join(self, now: float) -> list[Step]:
+        """A broker that was not there before."""
+        beside, name = self.rng.choice(self.brokers), f"B{len(self.brokers)}"
+        if len(self.brokers) >= 15:
+            return []
+        self.brokers.append(name)
+        return [Step(now, "join", (beside, name))]
+
+    def _leave(self, now: float) -> list[Step]:
+        """A broker leaves for good; the run lets it if it is a leaf and nobody lives there."""
+        return [Step(now, "leave", (self.rng.choice(self.brokers),))]
+
+    def _relink(self, now: float) -> list[Step]:
+        """A link is given up, and its two sides are joined elsewhere."""
+        pair = self.rng.sample(self.brokers, 2)
+        return [Step(now, "relink", (self.rng.randrange(1000), *pair))]
+
+    def _cycle(self, now: float) -> list[Step]:
+        return [Step(now, "cycle", tuple(self.rng.sample(self.brokers, 2)))]
+
+    def _grow(self, now: float) -> list[Step]:
+        if self.grown:
+            return []
+        self.grown = True
+        return [Step(now, "grow", (self.rng.choice(self.brokers),)), *self._burst(now, 0.2, ["kind = 'd'"])]

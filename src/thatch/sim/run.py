@@ -1,0 +1,517 @@
+"""Run a plan, and check every promise: deliveries against the oracle, invariants of every broker, the rules at rest.
+
+run(draw(seed), settings)           raises `Failed`, or returns what was seen
+shortest_prefix(plan, settings)     the least number of steps that still fails
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from thatch.broker import Policy, Settings
+from thatch.broker.broker import ADVERTISEMENTS, SUBSCRIPTIONS
+from thatch.messages import Deliver, Extend, Publish, Reject
+from thatch.region import Region
+from thatch.sim.network import Network, Observer, Wire
+from thatch.sim.oracle import Expected, Failed, Interest, Oracle
+from thatch.sim.plan import GROWN, SPACE, Plan
+from thatch.sim.topology import path
+from thatch.space import Space
+
+POLL = 0.002  # seconds between looks at a client that moves
+REST_MAX = 120.0  # seconds in which all is at rest when faults have ended
+
+
+@dataclass(slots=True)
+class Person:
+    """A client, and where it lives."""
+
+    name: str
+    home: str
+    next: str | None = None  # where it moves to
+    phase: str = ""
+    subscriptions: dict[str, tuple[str, float | None]] = field(default_factory=dict)
+    advertisements: dict[str, str] = field(default_factory=dict)
+    is_away: bool = False
+
+    def brokers(self) -> list[str]:
+        """Where it wants and publishes things now."""
+        if self.next is None:
+            return [self.home]
+        return [self.next] if self.phase == "leaving" else [self.home, self.next]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run gave."""
+
+    trace: str
+    calm: tuple[tuple[str, tuple[str, ...]], ...]  # events published at rest, and who got them
+    guaranteed: int
+    messages: int
+
+
+def draw_settings(seed: int, routing: Any) -> Settings:
+    """A policy and an engine, now and then another one on some links."""
+    rng = random.Random(seed * 7919 + 1)
+
+    def policy() -> Policy:
+        cover = rng.choice(("exact", "exact", "pairwise"))
+        if cover == "pairwise" and rng.random() < 0.5:
+            return Policy("pairwise", graph=rng.choice(("simplified", "traditional")))
+        return Policy(cover, retract=rng.random() < 0.5, pays_from=rng.choice((None, None, None, 0.5)))
+
+    links = {f"B{at}": policy() for at in range(15) if rng.random() < 0.1}
+    return Settings(routing, policy(), links)
+
+
+def run(plan: Plan, settings: Settings) -> Seen:
+    return Run(plan, settings).all()
+
+
+def shortest_prefix(plan: Plan, settings: Settings) -> tuple[int, str]:
+    """The shortest prefix of a failing plan that still fails, and how. The last step of it is the culprit."""
+    for steps in range(len(plan.steps) + 1):
+        try:
+            run(plan.prefix(steps), settings)
+        except Exception as error:
+            return steps, f"{type(error).__name__}: {error}"
+    raise ValueError("the plan does not fail")
+
+
+class Run(Observer):
+    def __init__(self, plan: Plan, settings: Settings) -> None:
+        self.plan, self.settings = plan, settings
+        self.grown_space = Space.parse(GROWN)
+        self.network = Network(
+            Space.parse(SPACE), plan.seed, plan.disk_seconds, plan.echo, plan.through_codec, observer=self
+        )
+        self.oracle = Oracle()
+        self.people = {name: Person(name, home) for name, home in plan.homes.items()}
+        self.links = list(plan.links)  # of the overlay, as it is to be
+        self.is_void = self.is_grown = False
+        self.calm: list[tuple[str, tuple[str, ...]]] = []
+        self._regions: dict[str, Region] = {}
+        self._departed: dict[int, None] = {}  # wires given up at the end of a move: no fault
+        self._build()
+
+    def _build(self) -> None:
+        network = self.network
+        for name in dict.fromkeys(name for link in self.links for name in link):
+            network.add_broker(name, self.settings)
+        for link, latency in zip(self.links, self.plan.latencies, strict=True):
+            network.join(*link, latency, self.plan.bandwidth)
+        for person in self.people.values():
+            network.add_client(person.name)
+            network.join(person.home, person.name, 0.0005)
+        network.run()
+
+    def all(self) -> Seen:
+        spent = 0.0  # at rest, beyond what the plan knows of
+        for step in self.plan.steps:
+            self.network.run(step.at + spent)
+            getattr(self, f"_{step.kind}")(*step.args)
+            spent = max(spent, self.network.now - step.at)
+        handled = sum(sum(node.handled.values()) for node in self.network.nodes.values())
+        return Seen(self.network.trace, tuple(self.calm), self.oracle.guaranteed, handled)
+
+    def region(self, where: str) -> Region:
+        """In the space as it is in the end: an event that carries nothing new is in it or not as before."""
+        if where not in self._regions:
+            self._regions[where] = self.grown_space.where(where)
+        return self._regions[where]
+
+    # --- Steps of clients -------------------------------------------------------------------------------------------
+
+    def _subscribe(self, name: str, id: str, where: str, seconds: float | None) -> None:
+        person = self.people[name]
+        lease = None if seconds is None else self.network.now + seconds
+        person.subscriptions[id] = where, lease
+        for broker in person.brokers():
+            self._subscribe_at(person, broker, id)
+
+    def _subscribe_at(self, person: Person, broker: str, id: str) -> None:
+        where, lease = person.subscriptions[id]
+        version = self.network.now, self.region(where)
+        self.oracle.interests[person.name, broker, id] = Interest(person.name, broker, id, [version], lease)
+        client = self.network.clients[person.name]
+        self.network.tell(person.name, client.subscribe(broker, id, where, lease))
+
+    def _unsubscribe(self, name: str, id: str) -> None:
+        person = self.people[name]
+        if id not in person.subscriptions:
+            return
+        del person.subscriptions[id]
+        for broker in person.brokers():
+            self._remove_interest(name, broker, id, self.network.now)
+            if (SUBSCRIPTIONS, id) in self.network.clients[name].homes[broker].wheres:
+                self.network.tell(name, self.network.clients[name].unsubscribe(broker, id))
+
+    def _remove_interest(self, name: str, broker: str, id: str, removed: float | None) -> None:
+        interest = self.oracle.interests.pop((name, broker, id), None)
+        if interest is not None:
+            interest.removed = removed
+            self.oracle.past.append(interest)
+
+    def _replace(self, name: str, id: str, where: str) -> None:
+        person = self.people[name]
+        if id not in person.subscriptions:
+            return
+        person.subscriptions[id] = where, person.subscriptions[id][1]
+        for broker in person.brokers():
+            interest = self.oracle.interests[name, broker, id]
+            if (SUBSCRIPTIONS, id) not in self.network.clients[name].homes[broker].wheres:
+                continue  # its lease ended
+            self._note_settled(interest)
+            interest.versions.append((self.network.now, self.region(where)))
+            self.network.tell(name, self.network.clients[name].replace(broker, id, where))
+
+    def _note_settled(self, interest: Interest) -> None:
+        if self.network.clients[interest.client].is_settled(interest.broker, SUBSCRIPTIONS, interest.id):
+            interest.settled = len(interest.versions) - 1
+
+    def _advertise(self, name: str, id: str, where: str) -> None:
+        person = self.people[name]
+        person.advertisements[id] = where
+        for broker in person.brokers():
+            self.network.tell(name, self.network.clients[name].advertise(broker, id, where))
+
+    def _unadvertise(self, name: str, id: str) -> None:
+        person = self.people[name]
+        if id in person.advertisements and len(person.advertisements) > 1:
+            del person.advertisements[id]
+            for broker in person.brokers():
+                self.network.tell(name, self.network.clients[name].unadvertise(broker, id))
+
+    def _publish(self, name: str, event: dict[str, Any]) -> None:
+        person = self.people[name]
+        self.network.tell(name, self.network.clients[name].publish(person.brokers()[0], event))
+
+    def _tick(self) -> None:
+        for person in self.people.values():
+            for id, (_, lease) in list(person.subscriptions.items()):
+                if lease is not None and lease <= self.network.now:
+                    del person.subscriptions[id]
+                    for broker in person.brokers():
+                        self._remove_interest(person.name, broker, id, lease)
+                        home = self.network.clients[person.name].homes[broker]
+                        home.wheres.pop((SUBSCRIPTIONS, id), None)
+                        home.expires.pop((SUBSCRIPTIONS, id), None)
+        self.network.tick()
+
+    def _away(self, name: str) -> None:
+        person = self.people[name]
+        wire = self.network.wire(person.home, name)
+        if person.next is None and wire is not None:
+            person.is_away = True
+            self.network.cut(wire)
+
+    def _back(self, name: str) -> None:
+        person = self.people[name]
+        person.is_away = False
+        for broker in person.brokers():
+            wire = self.network.wire(broker, name)
+            if wire is not None:
+                self.network.heal(wire)
+
+    # --- Moving -----------------------------------------------------------------------------------------------------
+
+    def _move(self, name: str, broker: str) -> None:
+        person = self.people[name]
+        if broker not in self.network.nodes or person.next is not None or broker == person.home or person.is_away:
+            return
+        person.next, person.phase = broker, "arriving"
+        self.network.join(broker, name, 0.0005)
+        if broker not in self.network.clients[name].homes:  # the broker is down: tell it when it is back
+            self.network.clients[name].connect(broker, 0)
+            self.network.clients[name].disconnect(broker)
+        for id in person.subscriptions:
+            self._subscribe_at(person, broker, id)
+        for id, where in person.advertisements.items():
+            self.network.tell(name, self.network.clients[name].advertise(broker, id, where))
+        self.network.at(self.network.now + POLL, self._poll, person)
+
+    def _poll(self, person: Person) -> None:
+        """Arriving: until all has settled there. Flushing: until all that was on its way here has come. Then leave."""
+        client, here, there = self.network.clients[person.name], person.home, person.next
+        assert there is not None
+        keys = [(SUBSCRIPTIONS, id) for id in person.subscriptions]
+        keys += [(ADVERTISEMENTS, id) for id in person.advertisements]
+        if person.phase == "arriving" and client.homes[there].is_synced:
+            if all(client.is_settled(there, *key) for key in keys):
+                person.phase = "flushing"
+                self.network.tell(person.name, client.flush(here))
+        elif person.phase == "flushing" and client.is_flushed(here):
+            person.phase = "leaving"  # what was published before has come; what is from now on comes there
+            for key in list(client.homes[here].wheres):
+                self._remove_interest(person.name, here, key[1], None)
+                leave = client.unsubscribe if key[0] == SUBSCRIPTIONS else client.unadvertise
+                self.network.tell(person.name, leave(here, key[1]))
+            self.network.tell(person.name, client.flush(here))
+        elif person.phase == "leaving" and client.is_flushed(here):
+            self._moved(person, here, there)
+            return
+        self.network.at(self.network.now + POLL, self._poll, person)
+
+    def _moved(self, person: Person, here: str, there: str) -> None:
+        wire = self.network.wire(here, person.name)
+        if wire is not None:
+            self._departed[wire.session] = None
+            self.network.cut(wire, forget=True)
+        person.home, person.next, person.phase = there, None, ""
+
+    # --- Faults and changes of the overlay --------------------------------------------------------------------------
+
+    def _cut(self, one: str, other: str) -> None:
+        wire = self.network.wire(one, other)
+        if wire is not None:
+            self.network.cut(wire)
+
+    def _heal(self, one: str, other: str) -> None:
+        wire = self.network.wire(one, other)
+        if wire is not None:
+            self.network.heal(wire)
+
+    def _crash(self, broker: str, keep_store: bool) -> None:
+        if broker in self.network.nodes:
+            self.is_void |= not keep_store
+            self.network.crash(broker, keep_store)
+
+    def _restart(self, broker: str) -> None:
+        if broker in self.network.nodes:
+            self.network.restart(broker)
+            self._away_again(broker)
+
+    def _away_again(self, broker: str) -> None:
+        for person in self.people.values():
+            if person.is_away and broker in person.brokers():
+                self._away(person.name)
+
+    def _join(self, beside: str, name: str) -> None:
+        if beside in self.network.nodes and name not in self.network.nodes:
+            self.network.add_broker(name, self.settings)
+            self.links.append((beside, name))
+            self.network.join(beside, name, 0.002, self.plan.bandwidth)
+
+    def _leave(self, name: str) -> None:
+        links = [link for link in self.links if name in link]
+        lives = any(name in (person.home, person.next) for person in self.people.values())
+        here = self.network.nodes.get(name)
+        if lives or len(links) != 1 or len(self.links) < 3 or here is None or not here.is_up:
+            return
+        self.network.crash(name, keep_store=False)
+        self._part(links[0])
+        del self.network.nodes[name]
+
+    def _part(self, link: tuple[str, str]) -> None:
+        """Give a link up for good."""
+        self.links.remove(link)
+        self.is_void = True
+        wire = self.network.wire(*link)
+        if wire is not None:
+            self.network.cut(wire, forget=True)
+
+    def _relink(self, choice: int, one: str, other: str) -> None:
+        link = self.links[choice % len(self.links)]
+        if not {one, other} <= self.network.nodes.keys() or not all(self.network.nodes[each].is_up for each in link):
+            return
+        self._part(link)
+        apart = path(self.links, one, other) is None
+        self.links.append((one, other) if apart else link)
+        self.network.at(self.network.now + 0.5, self._connect, self.links[-1])
+
+    def _connect(self, link: tuple[str, str]) -> None:
+        if link in self.links and set(link) <= self.network.nodes.keys():
+            self.network.join(*link, 0.002, self.plan.bandwidth)
+
+    def _cycle(self, one: str, other: str) -> None:
+        """Try to close a cycle: it must be refused. Not tried before both know that they are in one overlay."""
+        nodes = self.network.nodes
+        if {one, other} <= nodes.keys() and self._reaches(one, other) and self._reaches(other, one):
+            self.network.join(one, other, 0.002)
+
+    def _reaches(self, one: str, other: str) -> bool:
+        node = self.network.nodes[one]
+        links = node.broker.links.values()
+        return node.is_up and other not in node.broker.links and any(other in link.members for link in links)
+
+    def _grow(self, broker: str) -> None:
+        if broker in self.network.nodes and self.network.nodes[broker].is_up and not self.is_grown:
+            self.is_grown = True
+            self.network.operate(broker, Extend(0, self.grown_space.to_json()))
+
+    def _grow_again(self) -> None:
+        """Where the broker that spread a new space crashed before all had it, the operator says it once more."""
+        nodes = self.network.nodes
+        if self.is_grown and any(node.broker.open_space != self.grown_space for node in nodes.values()):
+            self.network.operate(next(iter(nodes)), Extend(0, self.grown_space.to_json()))
+
+    # --- At rest ----------------------------------------------------------------------------------------------------
+
+    def _rest(self, *events: dict[str, Any]) -> None:
+        """Faults end, messages arrive, and then everything must agree with everything."""
+        network = self.network
+        for name in list(network.nodes):
+            network.restart(name)
+        for person in self.people.values():
+            self._back(person.name)
+        began = network.now
+        while True:
+            for wire in list(network.wires.values()):
+                network.heal(wire)
+            for link in self.links:
+                if network.wire(*link) is None:
+                    self._connect(link)
+            network.run(network.now + 10.0)
+            self._grow_again()
+            self._tick()
+            network.run(network.now + 1.0)
+            if not network._agenda and self._is_whole():
+                break
+            if network.now - began > REST_MAX:
+                raise Failed(f"no rest {REST_MAX:g} seconds after the last fault: {self._restless()}")
+        self._check_rest()
+        self.is_void = False
+        for event in events:
+            self._publish_calmly(event)
+
+    def _is_whole(self) -> bool:
+        links = all(self.network.wire(*link) is not None for link in self.links)
+        moved = all(person.next is None for person in self.people.values())
+        return links and moved and all(self._is_met(wire) for wire in self.network.wires.values())
+
+    def _restless(self) -> str:
+        wires = [wire.ends for wire in self.network.wires.values() if not self._is_met(wire)]
+        movers = [person for person in self.people.values() if person.next is not None]
+        missing = [link for link in self.links if self.network.wire(*link) is None]
+        return f"wires {wires}, movers {movers}, links missing {missing}, {self.network.hang_ups[-3:]}"
+
+    def _check_rest(self) -> None:
+        network = self.network
+        strange = [each for each in network.hang_ups if "would close a cycle" not in each]
+        if strange:
+            raise Failed(strange[0])
+        if network.copies:
+            raise Failed(f"events still on their way: {dict(network.copies)}")
+        for name, node in network.nodes.items():
+            node.broker.check_invariants()
+            if self.is_grown and (node.broker.space != self.grown_space or node.broker.open_space != self.grown_space):
+                raise Failed(f"broker {name} has not grown: {node.broker.space}, open {node.broker.open_space}")
+        for wire in network.wires.values():
+            if wire.ends[1] in network.clients:
+                self._check_client(*wire.ends)
+            elif wire.ends not in self.links:
+                raise Failed(f"the link {wire.ends} closes a cycle")
+            else:
+                self._check_link(*wire.ends)
+                self._check_link(*wire.ends[::-1])
+
+    def _check_link(self, teller: str, hearer: str) -> None:
+        one, other = self.network.nodes[teller].broker, self.network.nodes[hearer].broker
+        link = one.links[hearer]
+        if not link.is_synced or link.posted != link.settled or link.waiting:
+            raise Failed(f"{teller} to {hearer}: synced {link.is_synced}, settled {link.settled} of {link.posted}")
+        for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
+            told, received = one.told(table, hearer).all_told(), other.received(table, teller)
+            if told != received:
+                raise Failed(f"{teller} told {hearer} {told}, which holds {received}")
+
+    def _check_client(self, broker: str, name: str) -> None:
+        client = self.network.clients[name]
+        person = self.people[name]
+        prefix = len(broker) + len(name) + 2
+        for table, own in ((SUBSCRIPTIONS, {id: where for id, (where, _) in person.subscriptions.items()}),
+                           (ADVERTISEMENTS, person.advertisements)):  # fmt: skip
+            held = self.network.nodes[broker].broker.received(table, name)
+            if {id[prefix:]: where for id, where in held.items()} != own:
+                raise Failed(f"{name} told {broker} {own}, which holds {held}")
+            if not all(client.is_settled(broker, table, id) for id in own):
+                raise Failed(f"{table} of {name} at {broker} have not settled at rest")
+
+    def _publish_calmly(self, event: dict[str, Any]) -> None:
+        """At rest an event goes to exactly those who want it, and each time to the same ones."""
+        person = self._publisher_of(event)
+        is_new = "more" in event or event.get("kind") == "d"
+        if person is None or (is_new and not self.is_grown):
+            return
+        self._publish(person.name, event)
+        id = f"{person.name}:{self.network.clients[person.name]._published}"
+        self.network.run()
+        wanted = tuple(sorted({each.client for each in self.oracle.interests.values() if each.wants(event)}))
+        got = tuple(sorted(client for client, each in self.oracle.delivered if each == id))
+        if got != wanted:
+            raise Failed(f"event {event} published at rest by {person.name} came to {got}, wanted by {wanted}")
+        self.calm.append((str(sorted(event.items())), got))
+
+    def _publisher_of(self, event: dict[str, Any]) -> Person | None:
+        for name in self.plan.publishers:
+            person = self.people[name]
+            if any(self.region(where).contains(event) for where in person.advertisements.values()):
+                return person
+        return None
+
+    # --- What the network tells -------------------------------------------------------------------------------------
+
+    def published(self, client: str, broker: str, event: Publish, now: float) -> None:
+        self.oracle.publish(event, now, [] if self.is_void else self._expected(client, broker, event))
+
+    def _expected(self, publisher: str, broker: str, event: Publish) -> list[Expected]:
+        own = self.network.wire(broker, publisher)
+        if own is None or not self._is_met(own) or not self._is_advertised(publisher, broker, event):
+            return []
+        expected = []
+        for interest in self.oracle.interests.values():
+            if not interest.wants(event.event) and len(interest.versions) == 1:
+                continue
+            self._note_settled(interest)
+            steps = path(self._whole_links(), broker, interest.broker)
+            last = self.network.wire(interest.broker, interest.client)
+            if interest.settled < 0 or steps is None or last is None or not self._is_met(last):
+                continue
+            wires = [wire for step in steps if (wire := self.network.wire(*step)) is not None]
+            expected.append(Expected(interest, interest.settled, tuple((w, w.session) for w in (own, *wires, last))))
+        return expected
+
+    def _is_advertised(self, publisher: str, broker: str, event: Publish) -> bool:
+        if self.settings.routing != "advertisements":
+            return True
+        client, own = self.network.clients[publisher], self.people[publisher].advertisements
+        return any(
+            self.region(where).contains(event.event) and client.is_settled(broker, ADVERTISEMENTS, id)
+            for id, where in own.items()
+        )
+
+    def _whole_links(self) -> list[tuple[str, str]]:
+        wires = self.network.wires.values()
+        return [wire.ends for wire in wires if wire.ends[1] in self.network.nodes and self._is_met(wire)]
+
+    def _is_met(self, wire: Wire) -> bool:
+        """Whether both ends know that the wire is up."""
+        one, other = wire.ends
+        if not wire.is_up or not self._knows(one, other):
+            return False
+        return (
+            self.network.clients[other].homes[one].is_up if other in self.network.clients else self._knows(other, one)
+        )
+
+    def _knows(self, broker: str, link: str) -> bool:
+        node = self.network.nodes.get(broker)
+        if node is None or not node.is_up or link not in node.broker.links:
+            return False
+        return node.broker.links[link].is_met and node.broker.links[link].is_current
+
+    def delivered(self, client: str, broker: str, delivered: Deliver, now: float) -> None:
+        self.oracle.deliver(client, delivered.event, delivered.ids, broker)
+
+    def refused(self, client: str, broker: str, reject: Reject, now: float) -> None:
+        if reject.refused.seq == 0:
+            self.oracle.refuse(reject.refused.id)
+
+    def landed(self, event: str, now: float) -> None:
+        self.oracle.land(event, now, self._is_same)
+
+    def _is_same(self, wire: Wire, session: int) -> bool:
+        """Whether a wire is still the one that an event set out on; one given up after a move has done its work."""
+        return wire.session == session and (wire.is_up or session in self._departed)

@@ -1,0 +1,64 @@
+"""Random runs of the real broker, each with a policy and an engine of its own, beside covering off.
+
+A failure names its seed and the shortest prefix of steps that still fails. More seeds: `make soak`, or by hand
+`python -m tests.test_sim_seeds 1000 2000`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from thatch.broker import Policy, Settings
+from thatch.sim.plan import draw
+from thatch.sim.run import Seen, draw_settings, run, shortest_prefix
+
+SOAK = bool(os.environ.get("THATCH_SOAK"))
+SEEDS, GROUP = (10_000, 100) if SOAK else (500, 25)
+
+
+def seen(seed: int) -> Seen:
+    """The run of a seed, and that it delivers what covering off delivers."""
+    plan = draw(seed)
+    settings = draw_settings(seed, plan.routing)
+    without = Settings(settings.routing, Policy(None))
+    for each in (settings, without):
+        try:
+            found = run(plan, each)
+        except Exception as error:
+            steps, why = shortest_prefix(plan, each)
+            lines = "\n".join(f"    {step}" for step in plan.steps[:steps])
+            pytest.fail(f"seed {seed}, {each.policy}: {error}\n  fails after {steps} steps: {why}\n{lines}")
+        if each is settings:
+            own = found
+    assert own.calm == found.calm, f"seed {seed}, {settings.policy}: delivered at rest, beside covering off"
+    return own
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
+def test_seeds(first: int) -> None:
+    runs = [seen(seed) for seed in range(first, first + GROUP)]
+    assert sum(each.guaranteed for each in runs) > 10 * GROUP, "the runs promise too little to test anything"
+
+
+def test_the_same_seed_gives_the_same_trace_in_any_process() -> None:
+    script = (
+        "from tests.test_sim_seeds import draw, draw_settings, run\n"
+        "for seed in range(6):\n    plan = draw(seed)\n    print(run(plan, draw_settings(seed, plan.routing)).trace)"
+    )
+    traces = []
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+        assert found.returncode == 0, found.stderr
+        traces.append(found.stdout.split())
+    assert len(traces[0]) == 6 and traces[0] == traces[1]
+
+
+if __name__ == "__main__":
+    for number in range(int(sys.argv[1]), int(sys.argv[2])):
+        seen(number)
+        print(f"\r{number}", end="", flush=True)
