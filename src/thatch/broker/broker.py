@@ -209,8 +209,7 @@ class Broker:
                 if seq is not None:
                     self._effects.append(Send(link.name, Settled(seq)))
         if self._opening is not None and all(
-            name not in self._links or self._links[name].settled >= posted
-            for name, posted in self._opening.until.items()
+            self._links[name].settled >= posted for name, posted in self._opening.until.items()
         ):
             self._opening = None
             self._open()
@@ -382,6 +381,10 @@ class Broker:
             self._expiries.pop((table, name, id), None)
             self._records.append(Drop(table, name, id))
         self._records.append(Drop("links", "", name))
+        for waiting in (each for link in self._links.values() for each in link.waiting):
+            waiting.until.pop(name, None)  # a new link of this name would count from the start
+        if self._opening is not None:
+            self._opening.until.pop(name, None)
         self._announce()
 
     def _members_beside(self, link: Link) -> tuple[str, ...]:

@@ -179,10 +179,8 @@ class Link:
         last = None
         while self.waiting:
             first = self.waiting[0]
-            for name in list(first.until):
-                link = links.get(name)
-                if link is None or link.settled >= first.until[name]:
-                    del first.until[name]
+            for name in [name for name, posted in first.until.items() if links[name].settled >= posted]:
+                del first.until[name]
             if first.until:
                 break
             last = first.seq

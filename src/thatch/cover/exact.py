@@ -310,19 +310,19 @@ class ExactEngine(CoverEngine):
             if self._inside(member.terms_in(self.space), terms):
                 found.add(id)
         low, high = hulls(terms, self.space)
-        slots = {slot for box in range(len(low)) for slot in self.index.meeting(low[box], high[box])}
         rows = self.index.rows
-        plain = len(terms) == 1 and not terms[0].balls and terms[0].box_count() == 1
-        for id in {self._ids[int(number)] for number in rows.owner[sorted(slots)]}:
-            if id in self._vague:
-                continue
-            own = list(self._slots[id])
-            if plain:
-                inside = bool((rows.low[own] >= low[0]).all() and (rows.high[own] <= high[0]).all())
-            else:
-                inside = self._inside(boxes_to_terms(rows.low[own], rows.high[own], self.space), terms)
-            if inside:
-                found.add(id)
+        if len(terms) == 1 and not terms[0].balls and terms[0].box_count() == 1:  # those whose boxes all lie in it
+            owners, boxes = np.unique(rows.owner[self.index.inside(low[0], high[0])], return_counts=True)
+            for number, count in zip(owners.tolist(), boxes.tolist(), strict=True):
+                id = self._ids[number]
+                if id not in self._vague and count == len(self._slots[id]):
+                    found.add(id)
+        else:
+            slots = {slot for box in range(len(low)) for slot in self.index.meeting(low[box], high[box])}
+            for id in {self._ids[int(number)] for number in rows.owner[sorted(slots)]} - self._vague.keys():
+                own = list(self._slots[id])
+                if self._inside(boxes_to_terms(rows.low[own], rows.high[own], self.space), terms):
+                    found.add(id)
         return [id for id in self._slots if id in found] if len(found) > 1 else list(found)
 
     def _inside(self, inner: Sequence[Term], terms: Sequence[Term]) -> bool:

@@ -285,6 +285,12 @@ class BoxIndex:
         """The slots of a superset of the boxes that meet low..high."""
         return self.slots[: meeting_slots(self.rows, low, high, self.ranks, self.words, self.slots)].tolist()
 
+    def inside(self, low: Ints, high: Ints) -> Ints:
+        """The slots of the boxes that low..high contains."""
+        slots = self.slots[: meeting_slots(self.rows, low, high, self.ranks, self.words, self.slots)]
+        within = (self.rows.low[slots] >= low).all(axis=1) & (self.rows.high[slots] <= high).all(axis=1)
+        return slots[within]
+
     def around(self, low: Ints, high: Ints) -> list[int]:
         """The slots of the boxes that contain low..high."""
         return self.slots[: covering_slots(self.rows, low, high, self.ranks, self.words, self.slots)].tolist()

@@ -78,7 +78,8 @@ class PairwiseEngine(CoverEngine):
 
     def members_within(self, region: Region) -> list[Any]:
         terms = region.terms_in(self.space)
-        return [id for id, member in self._members.items() if contains(terms, member.terms_in(self.space), self.space)]
+        near = self._members if not isinstance(self._store, _Indexed) else self._store.inside(region)
+        return [id for id in near if contains(terms, self._members[id].terms_in(self.space), self.space)]
 
     def __len__(self) -> int:
         return len(self._members)
@@ -127,6 +128,7 @@ class _Indexed:
         self.ids: dict[int, Any] = {}
         self.regions: dict[Any, Region] = {}
         self.number = 0
+        self.empty = 0  # members without a box
         self.numbering = space.numbering
 
     def align(self) -> None:
@@ -141,6 +143,7 @@ class _Indexed:
         low, high = _hull(region, self.space)
         self.align()
         self.slots[id] = self.index.insert(low, high, self.number)
+        self.empty += not self.slots[id]
         self.ids[self.number] = id
         self.regions[id] = region
         self.number += 1
@@ -148,6 +151,9 @@ class _Indexed:
     def discard(self, id: Any, region: Region) -> None:
         slots = self.slots.pop(id)
         del self.regions[id]
+        if not slots:
+            self.empty -= 1
+            self.ids = {number: each for number, each in self.ids.items() if each != id}
         for slot in slots:
             self.ids.pop(int(self.index.rows.owner[slot]), None)
             self.index.remove(slot)
@@ -163,6 +169,15 @@ class _Indexed:
             if contains(self.regions[id].terms_in(self.space), terms, self.space):
                 return id
         return None
+
+    def inside(self, region: Region) -> list[Any]:
+        """The members whose bounding boxes lie in that of a region, in the order in which they were added."""
+        low, high = _hull(region, self.space)
+        self.align()
+        numbers = {number for number, id in self.ids.items() if not self.slots[id]} if self.empty else set()
+        if len(low):
+            numbers.update(self.index.rows.owner[self.index.inside(low[0], high[0])].tolist())
+        return [self.ids[number] for number in sorted(numbers)]
 
     def check_invariants(self, members: dict[Any, Region]) -> None:
         self.index.check_invariants()

@@ -202,8 +202,7 @@ class Network:
             return
         node.is_up = False
         node.life += 1
-        for message, _ in node.queue:
-            self._gone(message)
+        lost = [message for message, _ in node.queue]
         node.queue.clear()
         if node.pending and isinstance(node.pending[0], Persist) and self._random.random() < 0.5:
             node.store += node.pending[0].records  # they reached the disk, and nobody heard of it
@@ -212,6 +211,8 @@ class Network:
             node.store.clear()
         for wire in self.wires_of(name):
             self.cut(wire)
+        for message in lost:
+            self._gone(message)
 
     def restart(self, name: str) -> None:
         node = self.nodes[name]
@@ -220,6 +221,9 @@ class Network:
         settings = node.broker.settings
         node.broker = Broker.restored(name, self.space, node.store, settings, self.compiled)
         node.is_up, node.is_busy = True, False
+        for link in list(node.broker.links):
+            if self.wire(name, link) is None:  # given up just before the crash
+                self._take(name, LinkDown(forget=True), link)
         for wire in self.wires_of(name):
             self.heal(wire)
 

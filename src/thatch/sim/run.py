@@ -303,6 +303,8 @@ class Run(Observer):
             return
         self.network.crash(name, keep_store=False)
         self._part(links[0])
+        for wire in self.network.wires_of(name):
+            self.network.cut(wire, forget=True)
         del self.network.nodes[name]
 
     def _part(self, link: tuple[str, str]) -> None:
