@@ -127,7 +127,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_match(match)
     match.set_defaults(run=_match)
 
-    for command in (demo, validate, covers, explain, match):
+    simulate = commands.add_parser(
+        "simulate",
+        help="many brokers in one process, in simulated time",
+        description="Run a scenario in the simulator, which drives the real broker in simulated time. With --output: "
+        "measurements in FOLDER/measured.parquet (time, broker, tier, measure, value) and plots.",
+        epilog="example: thatch simulate unsubscriptions --cover pairwise --retract --output results/active",
+    )
+    _add_simulate(simulate)
+    simulate.set_defaults(run=_simulate)
+
+    for command in (demo, validate, covers, explain, match, simulate):
         command.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -147,6 +157,61 @@ def _add_files(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="clauses, one a line, # starts a comment line; - is stdin",
     )
+
+
+def _add_simulate(command: argparse.ArgumentParser) -> None:
+    command.add_argument("scenario", metavar="SCENARIO", nargs="?", help="its name; without one, they are listed")
+    command.add_argument("--subscriptions", type=int, default=2_000)
+    command.add_argument("--degree", type=int, default=200, help="covering degree: exposed when a root leaves")
+    command.add_argument("--events", type=int, default=500)
+    command.add_argument("--unsubscriptions", type=int, default=20)
+    command.add_argument("--cover", default="exact", help="a cover engine, or none (default exact)")
+    command.add_argument(
+        "--retract",
+        nargs="?",
+        const=True,
+        default=False,
+        choices=("union",),
+        help="a wider subscription takes back the narrower ones told; `union`: also those it covers with others",
+    )
+    command.add_argument("--graph", help="pairwise covering by a relation graph: traditional or simplified")
+    command.add_argument("--routing", default="advertisements", choices=("advertisements", "subscriptions", "events"))
+    command.add_argument(
+        "--costs",
+        default="congestion",
+        choices=("free", "measured", "congestion"),
+        help="how long brokers are busy: not at all, as long as here, or by the congestion paper's table II",
+    )
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between samples")
+    command.add_argument("--output", metavar="FOLDER")
+    command.add_argument("--no-plots", action="store_true")
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from thatch.broker import Policy
+    from thatch.commands.simulate import simulate
+    from thatch.sim.scenarios import SCENARIOS, Options
+
+    if options.scenario is None:
+        named = {each.name: each.about for each in SCENARIOS.values()}
+        print(json.dumps(named) if options.json else "\n".join(f"{name:<18}{about}" for name, about in named.items()))
+        return OK
+    for name in ("subscriptions", "degree", "events", "unsubscriptions"):
+        if getattr(options, name) < (1 if name in ("subscriptions", "degree") else 0):
+            raise CallerError(f"--{name} {getattr(options, name)}: too few")
+    if not options.interval > 0:
+        raise CallerError(f"--interval {options.interval:g}: a number of seconds above 0")
+    cover = None if options.cover == "none" else options.cover
+    policy = Policy(cover, options.retract, options.graph)
+    chosen = Options(
+        options.subscriptions, options.degree, options.events, options.unsubscriptions, policy, options.routing,
+        options.costs, options.seed,
+    )  # fmt: skip
+    folder = None if options.output is None else Path(options.output)
+    result = simulate(options.scenario, chosen, folder, not options.no_plots, options.interval)
+    print(json.dumps(asdict(result)) if options.json else result.text())
+    return OK
 
 
 def _add_match(command: argparse.ArgumentParser) -> None:

@@ -53,7 +53,7 @@ class Regions(msgspec.Struct, forbid_unknown_fields=True):
 class Body(msgspec.Struct, forbid_unknown_fields=True):
     space: str
     cover: str | None
-    retract: bool
+    retract: bool | str
     groups: bool
     options: dict[str, Any]
     labels: list[tuple[list[str], bytes]]  # of each string attribute: cuts, and their labels as int64

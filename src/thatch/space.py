@@ -204,7 +204,7 @@ class Space:
                     f"attribute {attribute.name!r} is ambiguous: case does not tell names apart, rename one"
                 )
         self._names = tuple(attribute.name for attribute in attributes)
-        self._name_set = frozenset(self._names)
+        self.names = frozenset(self._names)
         self._strings = tuple(a.axis for a in attributes if isinstance(a.axis, StringAxis))
         self._numbering: tuple[Labels, ...] = tuple(axis.labels for axis in self._strings)
         self.plans: dict[str, Any] = {}  # of clause shapes, kept by where.py
@@ -298,7 +298,7 @@ class Space:
 
     def encode(self, event: Mapping[str, Any]) -> list[int]:
         """The point of an event. Attributes that the space does not have are ignored; missing ones are NULL."""
-        if not event.keys() <= self._name_set:
+        if not event.keys() <= self.names:
             event = self._resolved(event.items())
         return [attribute.encode(event.get(attribute.name, MISSING)) for attribute in self.attributes]
 

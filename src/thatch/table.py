@@ -84,7 +84,12 @@ class SubscriptionTable(Mapping[Id, Subscription]):
     """
 
     def __init__(
-        self, space: Space, cover: str | None = "exact", retract: bool = False, groups: bool = False, **options: Any
+        self,
+        space: Space,
+        cover: str | None = "exact",
+        retract: bool | str = False,
+        groups: bool = False,
+        **options: Any,
     ) -> None:
         """`cover` is a cover engine, or None: everything is active. `retract`: a wider newcomer takes back those that
         it covers. `groups`: look at passive ones below active hits only (match/groups.py says when)."""

@@ -298,38 +298,34 @@ class Broker:
             refused = Refused(0, message.id, str(error))
             self._effects.append(Reject(link, refused, close=not source.is_client))
             return
-        wanted: dict[str, list[str] | None] = {}  # by link: the ids, of a client
-        links = self._links
+        wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
         for entry in self._forwarding.subscriptions.holding(point):
-            name = entry.link
-            ids = wanted.get(name)
-            if ids is not None:
-                ids.append(entry.id)
-            elif name not in wanted:
-                wanted[name] = [entry.id] if links[name].is_client else None
+            ids = wanted.get(entry.link)
+            if ids is None:
+                wanted[entry.link] = [entry.told_as]
+            else:
+                ids.append(entry.told_as)
         if self.settings.routing == "events":
-            wanted.update((each.name, None) for each in self._forwarding.brokers())
+            wanted |= {each.name: [] for each in self._forwarding.brokers()}
         if not source.is_client:
             wanted.pop(link, None)
             source.counts.unwanted_in += not wanted
         for name, ids in wanted.items():
-            self._pass_on(message, links[name], ids)
-
-    def _pass_on(self, message: Publish, link: Link, ids: list[str] | None) -> None:
-        if not (link.is_met and link.is_current):
-            link.counts.events_lost += 1
-            return
-        link.counts.events_out += 1
-        if ids is None:
-            self._effects.append(Send(link.name, message))
-        else:
-            start = len(self.name) + len(link.name) + 2
-            self._effects.append(Deliver(link.name, message, tuple(sorted([id[start:] for id in ids]))))
+            target = self._links[name]
+            if not (target.is_met and target.is_current):
+                target.counts.events_lost += 1
+                continue
+            target.counts.events_out += 1
+            if target.is_client:
+                ids.sort()
+                self._effects.append(Deliver(name, message, tuple(ids)))
+            else:
+                self._effects.append(Send(name, message))
 
     def _check_names(self, event: Mapping[str, Any]) -> None:
         """A publisher's attributes are those of the space, and nothing that the overlay does not know yet."""
-        for name in event:
-            if self.space.index(name) is None:
+        for name in event if not event.keys() <= self.space.names else ():
+            if not isinstance(name, str) or self.space.index(name) is None:
                 raise CallerError(f"attribute {shown(name)} is not in the space {self.space}")
         if self.open_space is not self.space:
             for name in event:
@@ -451,7 +447,7 @@ class Broker:
         subscriptions = self._forwarding.subscriptions.of_link(link.name)
         advertisements = self._forwarding.advertisements.of_link(link.name)
         size = digest_size(len(subscriptions) + len(advertisements))
-        hashes = (digest(_wheres(each, link, self.name), size) for each in (subscriptions, advertisements))
+        hashes = (digest(_wheres(each), size) for each in (subscriptions, advertisements))
         self._effects.append(Send(link.name, Digest(link.next_seq(), size, *hashes)))
 
     def _digest(self, message: Digest, name: str) -> None:
@@ -479,10 +475,9 @@ class Broker:
                     if not link.is_client:
                         raise
                     self._effects.append(Reject(name, Refused(message.seq, id, str(error))))
-            for own in list(self._forwarding.table(table).of_link(name)) if buckets else ():
-                id = _their_id(own, link, self.name)
-                if id not in listed and bucket_of(id, message.size) in buckets:
-                    self._remove(table, name, own)
+            for entry in list(self._forwarding.table(table).of_link(name).values()) if buckets else ():
+                if entry.told_as not in listed and bucket_of(entry.told_as, message.size) in buckets:
+                    self._remove(table, name, entry.id)
         if link.is_client:
             self._effects.append(Send(name, Accepted(message.seq)))
 
@@ -629,13 +624,9 @@ def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, .
     return listing
 
 
-def _wheres(entries: Mapping[str, Entry], link: Link, broker: str) -> list[tuple[str, str]]:
+def _wheres(entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
     """As the one who told them knows them."""
-    return [(_their_id(id, link, broker), entry.where) for id, entry in entries.items()]
-
-
-def _their_id(id: str, link: Link, broker: str) -> str:
-    return id[len(broker) + len(link.name) + 2 :] if link.is_client else id
+    return [(entry.told_as, entry.where) for entry in entries.values()]
 
 
 def _failures(explanation: Any) -> int:

@@ -39,7 +39,8 @@ class Forwarding:
         if held is not None and held.where == where:
             held.expires = expires
             return
-        entries.put(link, id, where, region, expires)
+        is_client = self.links[link].is_client
+        entries.put(link, id, where, region, expires, id.split("/", 2)[2] if is_client else id)
         self._follow(table, link, id, [region] if held is None else [held.region, region])
 
     def drop(self, table: str, link: str, id: str) -> bool:

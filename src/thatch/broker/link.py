@@ -51,9 +51,13 @@ class ToldTable:
         self.changed[id] = None
 
     def _subscribe(self, id: str, region: Region) -> Change:
-        if not self._worth.next() and isinstance(self.told, Told):
-            return self.told.subscribe(id, region, check=False)
-        change = self.told.subscribe(id, region)
+        if isinstance(self.told, Told):
+            check = self._worth.next()
+            change = self.told.subscribe(id, region, check, witness=False)
+            if not check:
+                return change
+        else:
+            change = self.told.subscribe(id, region)
         self._worth.saw(not change.forward)
         return change
 

@@ -22,7 +22,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     cover: str | None = "exact"  # a cover engine; None: everything is told
-    retract: bool = False  # a wider one takes back the narrower ones told before: the congestion paper's *active*
+    retract: bool | str = (
+        False  # a wider one takes back the narrower ones told before: the congestion paper's *active*;
+    )
+    # "union": also those that it covers together with others
     graph: str | None = None  # "traditional" or "simplified": pairwise covering by a relation graph, always retracting
     pays_from: float | None = None  # stop checking while a smaller share of the newcomers is covered
     options: dict[str, Any] = {}  # of the engine
@@ -34,6 +37,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise CallerError(f"a relation graph is one of {', '.join(GRAPHS)}, not {self.graph!r}")
         if self.graph is not None and self.cover != "pairwise":
             raise CallerError("a relation graph is of pairwise covering: cover='pairwise'")
+        if self.retract == "union" and self.cover is not None and ENGINES[self.cover].covers_by != "union":
+            raise CallerError(f"{self.cover!r} covers by one: it cannot retract by a union")
         if self.cover is None and (self.retract or self.options or self.pays_from is not None):
             raise CallerError("with covering off there is nothing to retract, to stop, or to give options to")
 
@@ -46,7 +51,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __str__(self) -> str:
         if self.cover is None:
             return "none"
-        kind = f" {self.graph} graph" if self.graph else " retracting" if self.retract else " lazy"
+        retracting = " retracting by union" if self.retract == "union" else " retracting"
+        kind = f" {self.graph} graph" if self.graph else retracting if self.retract else " lazy"
         return self.cover + kind
 
 

@@ -18,6 +18,7 @@ class Entry:
     number: int  # in the index
     link: str
     id: str
+    told_as: str  # the id by which the one behind the link knows it: a client does not say where it lives
     where: str
     region: Region
     expires: float | None
@@ -47,10 +48,12 @@ class Table:
         """By link."""
         return self._by_id.get(id, {})
 
-    def put(self, link: str, id: str, where: str, region: Region, expires: float | None) -> Entry:
+    def put(
+        self, link: str, id: str, where: str, region: Region, expires: float | None, told_as: str | None = None
+    ) -> Entry:
         """Take an entry in, in place of the one that the link has under this id."""
         self.drop(link, id)
-        entry = Entry(self._next, link, id, where, region, expires)
+        entry = Entry(self._next, link, id, told_as or id, where, region, expires)
         self._next += 1
         self._index.add(entry.number, region)
         self._entries[entry.number] = entry
@@ -84,7 +87,7 @@ class Table:
         """The same entries, their clauses compiled in another space."""
         table = Table(space)
         for each in self:
-            table.put(each.link, each.id, each.where, regions[each.where], each.expires)
+            table.put(each.link, each.id, each.where, regions[each.where], each.expires, each.told_as)
         return table
 
     def check_invariants(self) -> None:

@@ -51,6 +51,11 @@ class CoverEngine:
         """All members that this region alone covers, in the order in which they were added."""
         raise NotImplementedError
 
+    def members_meeting(self, region: Region) -> list[Any]:
+        """All members that have an event in common with this region, and perhaps some that come near, in the order in
+        which they were added."""
+        return list(self)
+
     def __len__(self) -> int:
         raise NotImplementedError
 

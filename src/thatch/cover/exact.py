@@ -325,6 +325,18 @@ class ExactEngine(CoverEngine):
                     found.add(id)
         return [id for id in self._slots if id in found] if len(found) > 1 else list(found)
 
+    def members_meeting(self, region: Region) -> list[Any]:
+        low, high = hulls(region.terms_in(self.space), self.space)
+        self._align()
+        rows = self.index.rows
+        owners: set[int] = set()
+        for box in range(len(low)):
+            slots = np.array(self.index.meeting(low[box], high[box]), np.int64)
+            meets = (rows.low[slots] <= high[box]).all(axis=1) & (rows.high[slots] >= low[box]).all(axis=1)
+            owners.update(rows.owner[slots[meets]].tolist())
+        near = {self._ids[number] for number in owners} | self._vague.keys()
+        return [id for id in self._slots if id in near] if len(near) > 1 else list(near)
+
     def _inside(self, inner: Sequence[Term], terms: Sequence[Term]) -> bool:
         try:
             return terms_covered(inner, terms, self.space)

@@ -13,7 +13,8 @@ and then only the part that the departed one held is checked again: the rest is 
 
 Retraction (congestion's *active* covering): a newcomer takes back those it covers, one at a time, each certified
 against the told set without it; all at once could be circular. Certificates that name one taken back get its own
-certificate in its place.
+certificate in its place. With an engine that covers by a union, `retract="union"` also takes back those that the
+newcomer covers together with others: whoever meets it is asked again. That tells the least, and costs a check for each.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from typing import Any
 
 from thatch.cover.engines import engine
 from thatch.cover.verdict import Covered, Uncovered, Verdict, is_covered
-from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription
+from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription, shown
 from thatch.region import Region
 from thatch.space import Space
 
 NAMES_MAX = 32  # a longer certificate is computed anew
+UNION = "union"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,10 @@ class Change:
 
 
 class Told:
-    def __init__(self, space: Space, cover: str | None = "exact", retract: bool = False, **options: Any) -> None:
-        """`cover=None`: everything is active."""
+    def __init__(self, space: Space, cover: str | None = "exact", retract: bool | str = False, **options: Any) -> None:
+        """`cover=None`: everything is active. `retract` is False, True or "union"."""
+        if retract not in (False, True, UNION):
+            raise CallerError(f"retract is False, True or {UNION!r}, not {shown(retract)}")
         self.space = space
         self.retract = retract
         self.rechecks = 0  # checks made because somebody left
@@ -88,8 +92,9 @@ class Told:
             raise UnknownSubscription(id)
         return id
 
-    def subscribe(self, id: Any, region: Region, check: bool = True) -> Change:
-        """Without `check` it is told, covered or not, and others are checked against it."""
+    def subscribe(self, id: Any, region: Region, check: bool = True, witness: bool = True) -> Change:
+        """Without `check` it is told, covered or not, and others are checked against it. Without `witness` the verdict
+        is left out where the point would have to be searched for now, before members are taken back."""
         self._register(id, region)
         if self._engine is None:
             self._active[id] = None
@@ -101,11 +106,19 @@ class Told:
         if isinstance(verdict, Covered):
             self._hold(id, verdict.certificate)
             return Change([], [], verdict)
-        covered = self._engine.members_within(region) if self.retract else []
-        if covered and isinstance(verdict, Uncovered):
-            verdict = Uncovered(verdict.witness, space=self.space)  # completed now: retraction takes members out
+        candidates = self._candidates(region)
+        told: Verdict | None = verdict
+        if candidates and isinstance(verdict, Uncovered):  # completed now: retraction takes members out
+            told = Uncovered(verdict.witness, space=self.space) if witness else None
         self._tell(id)
-        return Change([id], self._take_back(covered), verdict)
+        return Change([id], self._take_back(candidates), told)
+
+    def _candidates(self, region: Region) -> list[Any]:
+        """Those that a newcomer with this region may take back."""
+        assert self._engine is not None
+        if self.retract == UNION and self._engine.covers_by == "union":
+            return self._engine.members_meeting(region)
+        return self._engine.members_within(region) if self.retract else []
 
     def subscribe_many(self, ids: Sequence[Any], regions: Sequence[Region]) -> list[Change]:
         """The changes of subscribing one by one, in order; in one call of the engine where nothing is retracted."""
@@ -168,11 +181,11 @@ class Told:
         if isinstance(verdict, Covered):
             self._hold(id, verdict.certificate)
         else:
-            covered = self._engine.members_within(region) if self.retract else []
+            candidates = self._candidates(region)
             if isinstance(verdict, Uncovered):
                 verdict = Uncovered(verdict.witness, space=self.space)  # completed now: members come and go below
             self._tell(id)
-            told.update(dict.fromkeys(self._take_back(covered), True))
+            told.update(dict.fromkeys(self._take_back(candidates), True))
         if was_active:
             promoted, withdrawn = self._recheck(id, held)
             told = dict.fromkeys(withdrawn, True) | dict.fromkeys(promoted, False) | told
@@ -271,15 +284,14 @@ class Told:
             if repaired is not None:
                 self._hold(orphan, repaired)
                 continue
-            covered = self._engine.members_within(self._regions[orphan]) if self.retract else []
+            candidates = self._candidates(self._regions[orphan])
             self._tell(orphan)
             promoted[orphan] = None
-            if covered:
-                for gone in self._take_back(covered):
-                    if gone in promoted:
-                        del promoted[gone]  # told and taken back in one change: not told at all
-                    else:
-                        withdrawn[gone] = None
+            for gone in self._take_back(candidates):
+                if gone in promoted:
+                    del promoted[gone]  # told and taken back in one change: not told at all
+                else:
+                    withdrawn[gone] = None
         return list(promoted), list(withdrawn)
 
     def _repaired(self, id: Any, certificate: tuple[Any, ...], gone: Any, held: Region) -> tuple[Any, ...] | None:
@@ -306,10 +318,10 @@ class Told:
         verdict = self._engine.check(self._regions[id])
         return verdict.certificate if isinstance(verdict, Covered) else certificate
 
-    def _take_back(self, covered: list[Any]) -> list[Any]:
+    def _take_back(self, candidates: list[Any]) -> list[Any]:
         """Take back those that a newcomer covers, one at a time. Returns those taken back."""
         taken_back = []
-        for other in covered:
+        for other in candidates:
             assert self._engine is not None
             self._engine.discard(other)
             verdict = self._engine.check(self._regions[other])

@@ -127,6 +127,11 @@ class Network:
             self.now = max(self.now, until)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether anything is still to happen."""
+        return bool(self._agenda)
+
+    @property
     def trace(self) -> str:
         """A hash of every message that was handled, where and when."""
         return self._trace.hexdigest()

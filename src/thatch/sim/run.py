@@ -61,7 +61,8 @@ def draw_settings(seed: int, routing: Any) -> Settings:
         cover = rng.choice(("exact", "exact", "pairwise"))
         if cover == "pairwise" and rng.random() < 0.5:
             return Policy("pairwise", graph=rng.choice(("simplified", "traditional")))
-        return Policy(cover, retract=rng.random() < 0.5, pays_from=rng.choice((None, None, None, 0.5)))
+        retract = rng.choice((False, True, "union" if cover == "exact" else True))
+        return Policy(cover, retract, pays_from=rng.choice((None, None, None, 0.5)))
 
     links = {f"B{at}": policy() for at in range(15) if rng.random() < 0.1}
     return Settings(routing, policy(), links)
@@ -370,7 +371,7 @@ class Run(Observer):
             self._grow_again()
             self._tick()
             network.run(network.now + 1.0)
-            if not network._agenda and self._is_whole():
+            if not network.is_busy and self._is_whole():
                 break
             if network.now - began > REST_MAX:
                 raise Failed(f"no rest {REST_MAX:g} seconds after the last fault: {self._restless()}")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 Links = list[tuple[str, str]]
+CORE = "ABCDE"  # the core brokers of `congestion`
 
 
 def chain(names: Sequence[str]) -> Links:
@@ -28,7 +29,7 @@ def congestion() -> tuple[Links, list[str], list[str]]:
     """The congestion paper's 49 brokers (figure 8): links, the 3 edge brokers of publishers near E, and the 32 of
     subscribers. The core A to E is a chain. The text leaves open how the rest is joined: here 9 inner brokers hang on
     the core, two on each of A to D and one on E, and the subscribers' brokers on these, three or four each."""
-    links = chain("ABCDE")
+    links = chain(CORE)
     publishers = [f"P{at}" for at in range(1, 4)]
     links += [("E", name) for name in publishers]
     inner = [f"I{at}" for at in range(1, 10)]

@@ -42,7 +42,7 @@ def box_clause(low: list[int], high: list[int], domain: int = DOMAIN) -> str:
     return " AND ".join(parts) or "TRUE"
 
 
-def covered(count: int, degree: int, rng: random.Random, attributes: int = 4, child: float = 0.25) -> list[Generated]:
+def covered(count: int, degree: int, rng: random.Random, attributes: int = 4, child: float = 0.4) -> list[Generated]:
     """`count` subscriptions with a covering degree, in random order. `child`: the side of a child, of its root's."""
     roots = max(1, round(count / (degree + 1)))
     slab = (DOMAIN + 1) // roots
