@@ -150,7 +150,7 @@ def handle(options: argparse.Namespace) -> None:
     rows = []
     for what, width in (("events, narrow", 1_000), ("events, wide", 2_000)):
         progress(f"handle: {what}")
-        broker, published = _loaded(10_000, width), [Publish(f"e{at}", e) for at, e in enumerate(_events(20_000))]
+        broker, published = _loaded(10_000, width), [Publish(f"c0:{at}", e) for at, e in enumerate(_events(20_000))]
         rates, effects = [], 0
         for _ in range(options.rounds):
             began = time.perf_counter()

@@ -103,7 +103,8 @@ class Flush(Sequenced, frozen=True, tag=True, array_like=True):
 
 
 class Publish(Message, frozen=True, tag=True, array_like=True):
-    """An event: values by attribute, and a payload that nobody but the subscriber reads."""
+    """An event: values by attribute, and a payload that nobody but the subscriber reads. Its id begins with the name
+    of its publisher and a colon, so that nobody can pass an event off as a copy of another's."""
 
     id: str
     event: dict[str, Any]
@@ -134,11 +135,13 @@ class Settled(Message, frozen=True, tag=True, array_like=True):
 
 
 class Refused(Message, frozen=True, tag=True, array_like=True):
-    """What you said is refused, and nothing was changed. `seq` is 0 for an event, which `id` names."""
+    """What you said is refused, and nothing was changed. `seq` is 0 for an event, which `id` names; `table` says of
+    which kind the id is."""
 
     seq: int
     id: str
     reason: str
+    table: str = ""
 
 
 # --- From the driver -------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.link import Link, ToldTable, Waiting
 from thatch.broker.policy import Settings
-from thatch.broker.tables import Entry, bucket_of, digest, digest_size
+from thatch.broker.tables import Entry, bucket_of, digest, digest_size, without_alias
 from thatch.errors import CallerError, EventError, PeerError, ThatchError, shown
 from thatch.explain import why_not
 from thatch.messages import (
@@ -56,6 +56,7 @@ from thatch.messages import (
 from thatch.region import Region
 from thatch.space import Space
 
+REASON_MAX = 500  # characters of a refusal
 OPERATOR = ""  # the link of whoever drives the broker
 SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
 Compile = Callable[[str, Space], Region]
@@ -75,7 +76,7 @@ class Broker:
     ...     print(send)
     Send(link='ann', message=Accepted(seq=30064771073))
     Send(link='ann', message=Settled(seq=30064771073))
-    >>> broker.handle(Publish("e1", {"price": 5.0}), "ann", now=0.0)[0].ids
+    >>> broker.handle(Publish("ann:1", {"price": 5.0}), "ann", now=0.0)[0].ids
     ('cheap',)
     """
 
@@ -133,10 +134,9 @@ class Broker:
                 region = broker._region(put.where)
                 broker._forwarding.put(put.table, put.link, put.id, put.where, region, put.expires)
                 broker._note_expiry((put.table, put.link, put.id), put.expires)
-        for link in broker._links.values():
-            broker._forwarding.news(
-                link
-            )  # nothing to send yet, and nothing of it has settled before the link is synced
+        for link in broker._forwarding.brokers():
+            broker._forwarding.news(link)  # nothing to send
+            link.owe()  # and nothing of it has settled before the link is synced
         return broker
 
     # --- The way in -------------------------------------------------------------------------------------------------
@@ -147,6 +147,10 @@ class Broker:
         if type(message) is Publish:
             self._publish(message, link)
             return self._effects
+        if link == OPERATOR and not isinstance(message, Extend | Tick | Persisted):
+            raise CallerError(f"an operator has no {type(message).__name__}: it comes over a link")
+        if link != OPERATOR and link not in self._links and not isinstance(message, LinkUp):
+            return []
         try:
             if isinstance(message, Sequenced) and link != OPERATOR and not self._is_next(message, link):
                 return []
@@ -178,11 +182,13 @@ class Broker:
         return True
 
     def _blame(self, message: Message, link: str, error: ThatchError) -> None:
-        """A client's mistake is refused; one of a neighbour, or of the protocol, ends the session."""
+        """A client's mistake is refused; one of a neighbour, or of the protocol, ends the session. One of whoever drives
+        this is its own."""
         source = self._links.get(link)
-        if source is None:
+        if source is None or isinstance(message, LinkUp | LinkDown):
             raise error
-        refused = Refused(getattr(message, "seq", 0), getattr(message, "id", ""), str(error))
+        table = ADVERTISEMENTS if isinstance(message, Advertise | Unadvertise) else SUBSCRIPTIONS
+        refused = Refused(getattr(message, "seq", 0), getattr(message, "id", ""), str(error), table)
         close = isinstance(error, PeerError) or not source.is_client
         self._effects.append(Reject(link, refused, close))
         if close:
@@ -233,8 +239,8 @@ class Broker:
         own = self._own_id(source, id)
         if own is None:
             return
-        if expires is not None and expires <= self._now:
-            raise CallerError(f"the lease of {shown(id)} ended {self._now - expires:g} seconds ago")
+        if expires is not None and not expires > self._now:
+            raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {self._now!r}")
         self._forwarding.put(table, source.name, own, where, self._region(where), expires)
         self._note_expiry((table, source.name, own), expires)
         self._records.append(Put(table, source.name, own, where, expires))
@@ -261,7 +267,7 @@ class Broker:
             if not id:
                 raise CallerError("an id is a text that is not empty")
             return f"{self.name}/{source.name}/{id}"
-        return None if id.startswith(f"{self.name}/") else id
+        return None if without_alias(id).startswith(f"{self.name}/") else id
 
     def _space_of(self, text: str) -> Space:
         """Most often it is ours."""
@@ -290,6 +296,10 @@ class Broker:
         source.counts.events_in += 1
         try:
             if source.is_client:
+                if not message.id.startswith(f"{link}:"):
+                    raise CallerError(
+                        f"the id of an event of {link!r} begins with '{link}:', unlike {shown(message.id)}"
+                    )
                 self._check_names(message.event)
             point = self.space.encode(message.event)
             if source.is_client:
@@ -297,6 +307,8 @@ class Broker:
         except (EventError, CallerError) as error:
             refused = Refused(0, message.id, str(error))
             self._effects.append(Reject(link, refused, close=not source.is_client))
+            if not source.is_client:
+                source.disconnect()
             return
         wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
         for entry in self._forwarding.subscriptions.holding(point):
@@ -341,8 +353,10 @@ class Broker:
             return
         if not own:
             raise CallerError(f"{source.name!r} publishes without an advertisement: advertise first")
-        near = min((why_not(each.id, each.region, message.event) for each in own.values()), key=_failures)
-        raise CallerError(f"outside what {source.name!r} advertised: {near}")
+        near = min((why_not(each.told_as, each.region, message.event) for each in own.values()), key=_failures)
+        text = str(near)
+        text = text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}…"
+        raise CallerError(f"outside what {source.name!r} advertised: {text}")
 
     # --- Links ------------------------------------------------------------------------------------------------------
 
@@ -447,7 +461,7 @@ class Broker:
         subscriptions = self._forwarding.subscriptions.of_link(link.name)
         advertisements = self._forwarding.advertisements.of_link(link.name)
         size = digest_size(len(subscriptions) + len(advertisements))
-        hashes = (digest(_wheres(each), size) for each in (subscriptions, advertisements))
+        hashes = (digest(_as_told(each), size) for each in (subscriptions, advertisements))
         self._effects.append(Send(link.name, Digest(link.next_seq(), size, *hashes)))
 
     def _digest(self, message: Digest, name: str) -> None:
@@ -466,6 +480,8 @@ class Broker:
 
     def _synced(self, message: Synced, name: str) -> None:
         link = self._links[name]
+        if message.size < 1:
+            raise PeerError(f"a listing of {message.size} buckets")
         for table, buckets in ((SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)):
             listed = {id: held for bucket in buckets.values() for id, held in bucket.items()}
             for id, (where, expires) in listed.items():
@@ -474,7 +490,7 @@ class Broker:
                 except CallerError as error:
                     if not link.is_client:
                         raise
-                    self._effects.append(Reject(name, Refused(message.seq, id, str(error))))
+                    self._effects.append(Reject(name, Refused(message.seq, id, str(error), table)))
             for entry in list(self._forwarding.table(table).of_link(name).values()) if buckets else ():
                 if entry.told_as not in listed and bucket_of(entry.told_as, message.size) in buckets:
                     self._remove(table, name, entry.id)
@@ -536,7 +552,7 @@ class Broker:
             if link.is_synced:
                 self._effects.append(Send(link.name, make(link.next_seq())))
             else:
-                link.posted += 1
+                link.owe()
 
     def _spread_space(self, but: str, opened: bool) -> None:
         self._spread(but, lambda seq: Extend(seq, self._space_text, opened))
@@ -572,6 +588,8 @@ class Broker:
         entries = self._forwarding.subscriptions.of_id(id)
         if not entries:
             raise CallerError(f"broker {self.name!r} knows no subscription {shown(id)}")
+        if link not in self._links or self._links[link].is_client:
+            raise CallerError(f"broker {self.name!r} has no neighbour {shown(link)}")
         told = self.told(SUBSCRIPTIONS, link)
         if id in told.wheres:
             certificate = told.told.certificate(id)
@@ -579,7 +597,7 @@ class Broker:
                 return f"{id!r} was told to {link!r}"
             if not certificate:
                 return f"{id!r} was not told to {link!r}: no event can match it"
-            return f"{id!r} was not told to {link!r}: it is covered by {', '.join(map(repr, certificate))}, which were"
+            return f"{id!r} was not told to {link!r}, which was told of what covers it: {', '.join(map(repr, certificate))}"
         if self.settings.routing == "events":
             return f"{id!r} was not told to {link!r}: events flood, subscriptions stay where they are"
         if list(entries) == [link]:
@@ -588,7 +606,8 @@ class Broker:
 
     def why_forwarded(self, event: Mapping[str, Any], link: str) -> str:
         """Why an event goes over a link, or does not: the subscriptions that came over it and want the event."""
-        self._links[link]
+        if link not in self._links:
+            raise CallerError(f"broker {self.name!r} has no link {shown(link)}")
         if self.settings.routing == "events" and not self._links[link].is_client:
             return f"the event goes to {link!r}: events flood"
         entries = self._forwarding.subscriptions.holding(self.space.encode(event))
@@ -607,15 +626,15 @@ class Broker:
 
 
 def check_name(name: str) -> None:
-    if not name or "/" in name:
-        raise CallerError(f"the name of a broker or a client is a text without '/', not {shown(name)}")
+    if not name or any(each in name for each in "/~:"):
+        raise CallerError(f"the name of a broker or a client is a text without '/', '~' and ':', not {shown(name)}")
 
 
 def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, ...], size: int) -> Listing:
     """The buckets of a digest in which a neighbour holds something else, and what it is to hold there."""
     if size < 1 or len(theirs) != size:
         raise PeerError(f"a digest of {len(theirs)} buckets that says it has {size}")
-    mine = digest([(id, where) for id, (where, _) in held.items()], size)
+    mine = digest([(id, *each) for id, each in held.items()], size)
     listing: Listing = {at: {} for at in range(size) if mine[at] != theirs[at]}
     for id, each in held.items() if listing else ():
         bucket = listing.get(bucket_of(id, size))
@@ -624,9 +643,9 @@ def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, .
     return listing
 
 
-def _wheres(entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
+def _as_told(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:
     """As the one who told them knows them."""
-    return [(entry.told_as, entry.where) for entry in entries.values()]
+    return [(entry.told_as, entry.where, entry.expires) for entry in entries.values()]
 
 
 def _failures(explanation: Any) -> int:

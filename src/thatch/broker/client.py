@@ -10,6 +10,7 @@ find no route. Events that come from both are handed on once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ from thatch.messages import (
 from thatch.space import Space
 
 REMEMBERED = 65_536
+REFUSALS = 1_000
 
 Key = tuple[str, str]  # table, id
 
@@ -56,7 +58,8 @@ class Home:
     flushed_at: int = 0  # seq
     wheres: dict[Key, str] = field(default_factory=dict)
     expires: dict[Key, float] = field(default_factory=dict)
-    changed_at: dict[Key, int] = field(default_factory=dict)  # seq of the last change of each; of those gone, too
+    changed_at: dict[Key, int] = field(default_factory=dict)  # seq of the last change of each that has not settled
+    before: dict[int, tuple[Key, str | None]] = field(default_factory=dict)  # by seq: the clause, until it is accepted
 
     def next_seq(self) -> int:
         self.count += 1
@@ -68,12 +71,15 @@ class Client:
         check_name(name)
         self.name, self.space = name, space
         self.homes: dict[str, Home] = {}
-        self.refusals: list[Refused] = []
+        self.refusals: deque[Refused] = deque(maxlen=REFUSALS)  # the last ones
+        self._life = 0  # the first session: other than in any earlier life of this client
         self._published = 0
         self._seen: dict[str, None] = {}
 
     def connect(self, broker: str, session: int) -> list[Send]:
         home = self.homes.setdefault(broker, Home())
+        self._life = self._life or session
+        home.before.clear()
         home.session, home.is_up, home.is_synced, home.count, home.settled = session, True, False, 0, 0
         home.peer_session = 0
         return [Send(broker, Hello(self.name, session, self.space.to_json(), is_client=True))]
@@ -95,8 +101,8 @@ class Client:
         key = SUBSCRIPTIONS, id
         if key not in home.wheres:
             raise CallerError(f"no subscription {shown(id)} to replace")
-        home.wheres[key] = where
-        return self._changed(broker, key, lambda seq: Replace(seq, id, where))
+        held, home.wheres[key] = home.wheres[key], where
+        return self._changed(broker, key, held, lambda seq: Replace(seq, id, where))
 
     def unsubscribe(self, broker: str, id: str) -> list[Send]:
         return self._drop(broker, (SUBSCRIPTIONS, id), lambda seq: Unsubscribe(seq, id))
@@ -106,7 +112,7 @@ class Client:
 
     def publish(self, broker: str, event: Mapping[str, Any], payload: bytes = b"") -> list[Send]:
         self._published += 1
-        return [Send(broker, Publish(f"{self.name}:{self._published}", dict(event), payload))]
+        return [Send(broker, Publish(f"{self.name}:{self._life}:{self._published}", dict(event), payload))]
 
     def flush(self, broker: str) -> list[Send]:
         """Before leaving a broker: when it has settled, whatever was on its way to us there has come."""
@@ -128,25 +134,28 @@ class Client:
     def _put(self, broker: str, table: str, id: str, where: str, expires: float | None, kind: Any) -> list[Send]:
         home = self.homes[broker]
         key = table, id
-        home.wheres[key] = where
+        held, home.wheres[key] = home.wheres.get(key), where
         home.expires.pop(key, None)
         if expires is not None:
             home.expires[key] = expires
-        return self._changed(broker, key, lambda seq: kind(seq, id, where, expires))
+        return self._changed(broker, key, held, lambda seq: kind(seq, id, where, expires))
 
     def _drop(self, broker: str, key: Key, message: Any) -> list[Send]:
         home = self.homes[broker]
-        if home.wheres.pop(key, None) is None:
+        held = home.wheres.pop(key, None)
+        if held is None:
             raise CallerError(f"no {key[0][:-1]} {shown(key[1])} at broker {broker!r}")
         home.expires.pop(key, None)
-        return self._changed(broker, key, message)
+        return self._changed(broker, key, None, message)
 
-    def _changed(self, broker: str, key: Key, message: Any) -> list[Send]:
+    def _changed(self, broker: str, key: Key, held: str | None, message: Any) -> list[Send]:
         home = self.homes[broker]
-        if not home.is_synced:  # told when it is
+        if not home.is_synced:
+            home.changed_at[key] = 0  # told when it is
             return []
         seq = home.next_seq()
         home.changed_at[key] = seq
+        home.before[seq] = key, held
         return [Send(broker, message(seq))]
 
     # --- What comes from a broker -----------------------------------------------------------------------------------
@@ -159,9 +168,12 @@ class Client:
             return self._sync(message, broker, home)
         elif isinstance(message, Settled) and session_of(message.seq) == home.session:
             home.settled = max(home.settled, message.seq)
+            home.changed_at = {key: seq for key, seq in home.changed_at.items() if seq > home.settled}
+        elif isinstance(message, Accepted):
+            home.before.pop(message.seq, None)
         elif isinstance(message, Refused):
             self.refusals.append(message)
-            self._forget(message, home)
+            self._take_back(message, home)
         elif not isinstance(message, Accepted | Settled | Hello | Digest):
             raise CallerError(f"a client takes no {type(message).__name__}")
         return []
@@ -182,14 +194,18 @@ class Client:
             own = {key[1]: (where, home.expires.get(key)) for key, where in home.wheres.items() if key[0] == table}
             listings.append(differing(own, theirs, message.size))
         seq = home.next_seq()
-        home.changed_at = dict.fromkeys(home.wheres, seq)
+        home.changed_at = dict.fromkeys([*home.changed_at, *home.wheres], seq)
         home.flushed_at = seq
         return [Send(broker, Synced(seq, message.size, *listings))]
 
-    def _forget(self, message: Refused, home: Home) -> None:
-        """A broker refused what it was told: it is not there, and not told again."""
-        for key, seq in list(home.changed_at.items()):
-            if message.seq == seq and message.id == key[1]:
-                home.wheres.pop(key, None)
-                home.expires.pop(key, None)
-                del home.changed_at[key]
+    def _take_back(self, message: Refused, home: Home) -> None:
+        """A broker refused what it was told, and holds what it held before."""
+        key, held = home.before.pop(message.seq, ((message.table, message.id), None))
+        if not message.seq or key != (message.table, message.id):
+            return
+        if held is None:
+            home.wheres.pop(key, None)
+            home.expires.pop(key, None)
+            home.changed_at.pop(key, None)
+        else:
+            home.wheres[key] = held

@@ -9,11 +9,11 @@ handled: what is told before what is withdrawn, so that nothing is missed in bet
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from thatch.broker.link import Link
 from thatch.broker.policy import Settings
-from thatch.broker.tables import Entry, Table
+from thatch.broker.tables import Entry, Table, alias
 from thatch.messages import Advertise, Message, Replace, Subscribe, Unadvertise, Unsubscribe
 from thatch.region import Region
 from thatch.space import Space
@@ -120,21 +120,17 @@ class Forwarding:
         if not any(changed):
             return []
         if not link.is_synced:
-            link.posted += 1  # told when the link is synced; until then nothing that follows from it has settled
+            link.owe()
             for _, table in link.tables():
                 table.changed = {}
             return []
-        advertise, unadvertise = link.advertisements.net()
-        subscribe, unsubscribe = link.subscriptions.net()
-        replaced = [(id, where, before) for id, where, before in subscribe if before is not None]
-        if len(replaced) > 1:  # one after the other: until all are there, what one of them covered is held by the old
-            replaced = [(id, _united_where([before, where]), before) for id, where, before in replaced] + replaced
-        news: list[Message] = [Advertise(link.next_seq(), id, where) for id, where, _ in advertise]
-        news += [Subscribe(link.next_seq(), id, where) for id, where, before in subscribe if before is None]
-        news += [Replace(link.next_seq(), id, where) for id, where, _ in replaced]
+        tell_ads, unadvertise = link.advertisements.net()
+        tell, unsubscribe = link.subscriptions.net()
+        news = _told(Advertise, Advertise, Unadvertise, tell_ads, link)
+        news += _told(Subscribe, Replace, Unsubscribe, tell, link)
         news += [Unsubscribe(link.next_seq(), id) for id in unsubscribe]
         news += [Unadvertise(link.next_seq(), id) for id in unadvertise]
-        link.counts.told += len(advertise) + len(subscribe)
+        link.counts.told += len(tell_ads) + len(tell)
         link.counts.withdrawn += len(unadvertise) + len(unsubscribe)
         return news
 
@@ -146,11 +142,13 @@ class Forwarding:
         for link in self.brokers():
             for name, told in link.tables():
                 told.check_invariants()
-                wanted: dict[str, dict[str, None]] = {}
+                wanted: dict[str, list[Entry]] = {}
                 for entry in self.table(name):
                     if self._is_offered(name, entry, link):
-                        wanted.setdefault(entry.id, {})[entry.where] = None
-                assert told.wheres == {id: _united_where(list(wheres)) for id, wheres in wanted.items()}
+                        wanted.setdefault(entry.id, []).append(entry)
+                offered = [each.where for id, entries in wanted.items() for each in _offered(id, entries).values()]
+                assert sorted(told.wheres.values()) == sorted(offered)
+                assert {id for id in told.wheres if not id.startswith("~")} == wanted.keys()
                 if link.is_synced:
                     assert told.sent == told.all_told() and not told.changed
 
@@ -165,17 +163,35 @@ def _is_to(entry: Entry, link: str, toward: dict[str, None] | None) -> bool:
 
 
 def _offer(link: Link, table: str, id: str, entries: list[Entry]) -> None:
+    """Offer an id with its region. While it comes over two links, and one does not know yet that it was replaced, the
+    second region is offered under an id of its own."""
     told = link.subscriptions if table == "subscriptions" else link.advertisements
-    if not entries:
-        told.offer(id, None, None)
-        return
-    wheres = list(dict.fromkeys(entry.where for entry in entries))
-    region = entries[0].region
-    if len(wheres) > 1:  # it comes over two links, and one does not know yet that it was replaced
-        for entry in entries[1:]:
-            region = region | entry.region
-    told.offer(id, _united_where(wheres), region)
+    if len(entries) == 1 and id not in told.aliases:  # nearly always
+        told.offer(id, entries[0].where, entries[0].region)
+    else:
+        told.offer_all(id, {each: (entry.where, entry.region) for each, entry in _offered(id, entries).items()})
 
 
-def _united_where(wheres: list[str]) -> str:
-    return wheres[0] if len(wheres) == 1 else " OR ".join(f"({where})" for where in sorted(wheres))
+def _offered(id: str, entries: Iterable[Entry]) -> dict[str, Entry]:
+    """The entries with different clauses, by the ids that they are offered under."""
+    by_where: dict[str, Entry] = {}
+    for entry in entries:
+        by_where.setdefault(entry.where, entry)
+    return {alias(id, entry.link) if at else id: entry for at, entry in enumerate(by_where.values())}
+
+
+def _told(
+    new: Callable[[int, str, str], Message],
+    replaced: Callable[[int, str, str], Message],
+    gone: Callable[[int, str], Message],
+    tell: list[tuple[str, str, str | None]],
+    link: Link,
+) -> list[Message]:
+    """What is new first: something that is replaced may have covered it. Several are replaced one after the other, so
+    until all are, the old regions stand beside them under other ids."""
+    known = [(id, where, before) for id, where, before in tell if before is not None]
+    stays = [(alias(id), before) for id, _, before in known] if len(known) > 1 else []
+    first = [(id, where) for id, where, before in tell if before is None] + stays
+    news = [new(link.next_seq(), id, where) for id, where in first]
+    news += [replaced(link.next_seq(), id, where) for id, where, _ in known]
+    return news + [gone(link.next_seq(), id) for id, _ in stays]

@@ -34,6 +34,7 @@ class ToldTable:
         self.wheres: dict[str, str] = {}  # of all that it is to know, told or held back
         self.sent: dict[str, str] = {}  # what the neighbour holds, as far as it was sent
         self.changed: dict[str, None] = {}  # ids to look at when the message has been handled
+        self.aliases: dict[str, tuple[str, ...]] = {}  # the ids that an id is offered under, where it is not one
         self._worth = Worth(policy.pays_from)
 
     def offer(self, id: str, where: str | None, region: Region | None) -> None:
@@ -49,6 +50,16 @@ class ToldTable:
             change = self.told.replace(id, region) if held is not None else self._subscribe(id, region)
         self._note(change)
         self.changed[id] = None
+
+    def offer_all(self, id: str, wanted: dict[str, tuple[str, Region]]) -> None:
+        """The neighbour is to know an id under these ids, with these regions, and under no other."""
+        for each in self.aliases.pop(id, (id,)):
+            if each not in wanted:
+                self.offer(each, None, None)
+        for each, (where, region) in wanted.items():
+            self.offer(each, where, region)
+        if len(wanted) > 1:
+            self.aliases[id] = tuple(wanted)
 
     def _subscribe(self, id: str, region: Region) -> Change:
         if isinstance(self.told, Told):
@@ -129,6 +140,7 @@ class Link:
         self.posted = 0
         self.settled = 0
         self._synced_at = 0  # the count of `Synced` in this session
+        self._owes = False  # something is posted that `Synced` will settle
         self.announced: tuple[str, ...] = ()  # the members that it was told of
         self.subscriptions = ToldTable(space, policy)
         self.advertisements = ToldTable(space, policy)
@@ -153,10 +165,16 @@ class Link:
         self.posted += 1
         return seq_of(self.session, self.sent_count)
 
+    def owe(self) -> None:
+        """Something is to be told that waits until the link is synced; however much it is, one number stands for it."""
+        if not self._owes:
+            self._owes = True
+            self.posted += 1
+
     def sync(self) -> int:
         """All that differed has been sent. The seq of the `Synced` that says so: what settles it, settles whatever
         was posted before it, also while the link was down."""
-        self.is_synced = self.is_current = True
+        self.is_synced, self.is_current, self._owes = True, True, False
         for _, table in self.tables():
             table.sent, table.changed = table.all_told(), {}
         seq = self.next_seq()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -39,8 +39,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise CallerError("a relation graph is of pairwise covering: cover='pairwise'")
         if self.retract == "union" and self.cover is not None and ENGINES[self.cover].covers_by != "union":
             raise CallerError(f"{self.cover!r} covers by one: it cannot retract by a union")
+        if self.pays_from is not None and not 0 <= self.pays_from <= 1:
+            raise CallerError(f"pays_from is a share from 0 to 1, not {self.pays_from}")
         if self.cover is None and (self.retract or self.options or self.pays_from is not None):
             raise CallerError("with covering off there is nothing to retract, to stop, or to give options to")
+        if self.options:
+            try:
+                self.told(Space.parse("x bool"))
+            except TypeError as error:
+                raise CallerError(f"the cover engine {self.cover!r} does not take these options: {error}") from None
 
     def told(self, space: Space) -> Told | RelationGraph:
         """An empty told set of this policy."""
@@ -63,6 +70,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routing: Routing = "advertisements"  # toward publishers; or subscriptions flood; or events do
     policy: Policy = Policy()
     links: dict[str, Policy] = {}  # a policy of their own for some neighbours
+
+    def __post_init__(self) -> None:
+        if self.routing not in get_args(Routing):
+            raise CallerError(f"routing is one of {', '.join(get_args(Routing))}, not {self.routing!r}")
 
     def policy_of(self, link: str) -> Policy:
         return self.links.get(link, self.policy)

@@ -24,6 +24,17 @@ class Entry:
     expires: float | None
 
 
+def alias(id: str, link: str = "") -> str:
+    """Another id beside an id, which no client can have chosen: names have no '~'."""
+    return f"~{link}~{id}"
+
+
+def without_alias(id: str) -> str:
+    while id.startswith("~"):
+        id = id.split("~", 2)[-1]
+    return id
+
+
 class Table:
     """The same id may come over two links for a while, when a part of the overlay has moved: each keeps its own."""
 
@@ -99,11 +110,11 @@ class Table:
         assert sum(map(len, self._by_link.values())) == sum(map(len, self._by_id.values())) == len(self._entries)
 
 
-def digest(wheres: Iterable[tuple[str, str]], size: int) -> tuple[int, ...]:
-    """Ids and their clauses in `size` buckets, each the exclusive or of 64-bit hashes: equal tables, equal digests."""
+def digest(held: Iterable[tuple[str, str, float | None]], size: int) -> tuple[int, ...]:
+    """Ids, clauses and leases in `size` buckets, each an exclusive or of 64-bit hashes: equal tables, equal digests."""
     buckets = [0] * size
-    for id, where in wheres:
-        buckets[bucket_of(id, size)] ^= _hash(f"{len(id)}:{id}{where}")
+    for id, where, expires in held:
+        buckets[bucket_of(id, size)] ^= _hash(f"{len(id)}:{id}{expires!r}:{where}")
     return tuple(buckets)
 
 

@@ -186,9 +186,12 @@ class Run(Observer):
             for broker in person.brokers():
                 self.network.tell(name, self.network.clients[name].unadvertise(broker, id))
 
-    def _publish(self, name: str, event: dict[str, Any]) -> None:
-        person = self.people[name]
-        self.network.tell(name, self.network.clients[name].publish(person.brokers()[0], event))
+    def _publish(self, name: str, event: dict[str, Any]) -> str:
+        """The event's id."""
+        sends = self.network.clients[name].publish(self.people[name].brokers()[0], event)
+        self.network.tell(name, sends)
+        assert isinstance(sends[0].message, Publish)
+        return sends[0].message.id
 
     def _tick(self) -> None:
         for person in self.people.values():
@@ -439,8 +442,7 @@ class Run(Observer):
         is_new = "more" in event or event.get("kind") == "d"
         if person is None or (is_new and not self.is_grown):
             return
-        self._publish(person.name, event)
-        id = f"{person.name}:{self.network.clients[person.name]._published}"
+        id = self._publish(person.name, event)
         self.network.run()
         wanted = tuple(sorted({each.client for each in self.oracle.interests.values() if each.wants(event)}))
         got = tuple(sorted(client for client, each in self.oracle.delivered if each == id))
