@@ -6,9 +6,11 @@ Random runs against an oracle are in test_sim_seeds.py; here is one small exampl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +18,9 @@ from hypothesis import strategies as st
 from strategies import examples
 from thatch import Space
 from thatch.broker import Broker, Policy, Settings
-from thatch.broker.broker import ADVERTISEMENTS, OPERATOR, SUBSCRIPTIONS
+from thatch.broker.broker import ADVERTISEMENTS, OPERATOR, REASON_MAX, SUBSCRIPTIONS
 from thatch.broker.policy import WINDOW, Worth
-from thatch.broker.tables import digest
+from thatch.broker.tables import digest, without_alias
 from thatch.errors import CallerError, PeerError
 from thatch.messages import (
     Accepted,
@@ -109,14 +111,16 @@ class Bench:
 
 
 def sent(effects: Sequence[Effect], link: str) -> list[str]:
-    """What goes to a link, in short: `Subscribe s: x < 5`. Ids without the name of the broker and the client."""
+    """What goes to a link, in short: `Subscribe s: x < 5`. Ids without the name of the broker and the client,
+    but with what makes another id of one: `~~s`."""
     short = []
     for effect in effects:
         if isinstance(effect, Send) and effect.link == link:
             message = effect.message
             words = [type(message).__name__]
             if hasattr(message, "id"):
-                words.append(message.id.rpartition("/")[2])
+                own = without_alias(message.id)
+                words.append(message.id.removesuffix(own) + own.rpartition("/")[2])
             text = " ".join(words)
             short.append(f"{text}: {message.where}" if hasattr(message, "where") else text)
     return short
@@ -210,14 +214,14 @@ class Overlay(Observer):
 
 def test_publishing_needs_an_advertisement() -> None:
     bench = Bench(Settings()).client("ann")
-    reject = rejected(bench.handle(Publish("e", {"x": 5}), "ann"))
-    assert reject == Reject("ann", Refused(0, "e", "'ann' publishes without an advertisement: advertise first"))
+    reject = rejected(bench.handle(Publish("ann:1", {"x": 5}), "ann"))
+    assert reject == Reject("ann", Refused(0, "ann:1", "'ann' publishes without an advertisement: advertise first"))
 
 
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        ({"x": 50}, "outside what 'ann' advertised: 'B1/ann/a' does not match: x <= 19 fails: x is 50"),
+        ({"x": 50}, "outside what 'ann' advertised: 'a' does not match: x <= 19 fails: x is 50"),
         ({"x": 5, "y": 1}, "attribute 'y' is not in the space x int not null 0..100"),
         ({"x": 5, 1: 2}, "attribute 1 is not in the space x int not null 0..100"),
         ({"x": 500}, "attribute 'x': 500 is outside the domain 0..100 of int"),
@@ -231,16 +235,17 @@ def test_an_event_that_may_not_be_published_is_refused_by_name_and_goes_nowhere(
     bench = Bench(Settings()).client("ann").client("bob")
     bench.says("ann", Advertise, "a", "x < 20")
     bench.says("bob", Subscribe, "s", "TRUE")
-    (effect,) = bench.handle(Publish("e", event), "ann")
+    (effect,) = bench.handle(Publish("ann:1", event), "ann")
     assert isinstance(effect, Reject) and effect.link == "ann" and not effect.close
-    assert effect.refused.id == "e" and effect.refused.reason.startswith(reason)
+    assert effect.refused.id == "ann:1" and effect.refused.reason.startswith(reason)
 
 
-@pytest.mark.xfail(strict=True, reason="the condition that fails is written out in full, all its values too")
 def test_a_refusal_is_short_however_long_the_advertisement() -> None:
     bench = Bench(Settings(), Space.parse("x int not null 0..100000")).client("ann")
     bench.says("ann", Advertise, "a", f"x IN ({', '.join(str(2 * at) for at in range(5000))})")
-    assert len(rejected(bench.handle(Publish("e", {"x": 1}), "ann")).refused.reason) < 2000
+    reason = rejected(bench.handle(Publish("ann:1", {"x": 1}), "ann")).refused.reason
+    assert reason.startswith("outside what 'ann' advertised: 'a' does not match: x IN (0, 2, ")
+    assert reason.endswith("…") and len(reason) < REASON_MAX + 50
 
 
 def test_an_event_within_any_advertisement_of_the_publisher_is_taken() -> None:
@@ -249,14 +254,15 @@ def test_an_event_within_any_advertisement_of_the_publisher_is_taken() -> None:
         bench.says("ann", Advertise, id, where)
     bench.says("bob", Subscribe, "s", "TRUE")
     for at in (5, 95):
-        event = Publish("e", {"x": at}, b"payload")
+        event = Publish("ann:1", {"x": at}, b"payload")
         assert bench.handle(event, "ann") == [Deliver("bob", event, ("s",))]
 
 
 def test_a_neighbour_that_sends_a_bad_event_is_hung_up_on() -> None:
     bench = Bench()
     bench.neighbour("B2")
-    assert rejected(bench.handle(Publish("e", {"x": 500}), "B2")).close
+    assert rejected(bench.handle(Publish("p:1", {"x": 500}), "B2")).close
+    assert not bench.broker.links["B2"].is_up
 
 
 def test_delivery_names_the_subscriptions_that_want_the_event_and_no_other() -> None:
@@ -268,7 +274,7 @@ def test_delivery_names_the_subscriptions_that_want_the_event_and_no_other() -> 
         ("bob", "v", "x > 5"),
     ):
         bench.says(client, Subscribe, id, where)
-    event = Publish("e", {"x": 3})
+    event = Publish("bob:1", {"x": 3})
     assert bench.handle(event, "bob") == [Deliver("ann", event, ("s", "t"))]
 
 
@@ -420,26 +426,48 @@ def test_only_the_net_change_of_a_message_is_told() -> None:
     assert told(effects) == ["Subscribe wide: x < 50", "Unsubscribe other"]
 
 
-def test_several_replacements_at_once_pass_through_their_unions() -> None:
+@pytest.mark.parametrize("table", [SUBSCRIPTIONS, ADVERTISEMENTS])
+def test_several_replacements_at_once_leave_the_old_regions_until_all_are_in_place(table: str) -> None:
     """One after the other would leave a gap: `low` has gone up before `high` has come down."""
+    bench = Bench(Settings()).client("ann").settled_neighbour("B2")
+    bench.says("B2", Advertise, "B2/p/a", "TRUE")
+    new, replaced, gone = (
+        (Subscribe, Replace, Unsubscribe) if table == SUBSCRIPTIONS else (Advertise,) * 2 + (Unadvertise,)
+    )
+    for id, where in (("low", "x < 20"), ("high", "x > 80")):
+        bench.says("ann", new, id, where)
+    listing = {0: {"low": ("x > 80", None), "high": ("x < 20", None), "mid": ("x = 50", None)}}
+    effects = bench.says("ann", Synced, 1, *((listing,) if table == SUBSCRIPTIONS else ({}, listing)))
+    assert told(effects) == [
+        f"{new.__name__} mid: x = 50",
+        f"{new.__name__} ~~low: x < 20",
+        f"{new.__name__} ~~high: x > 80",
+        f"{replaced.__name__} low: x > 80",
+        f"{replaced.__name__} high: x < 20",
+        f"{gone.__name__} ~~low",
+        f"{gone.__name__} ~~high",
+    ]
+    # A neighbour that takes them one by one holds no less than before at any time, and no other id at the end.
+    neighbour = Bench(Settings()).client("bob")
+    neighbour.neighbour("B1")
+    for id, where in (("B1/ann/low", "x < 20"), ("B1/ann/high", "x > 80")):
+        neighbour.says("B1", new, id, where)
+    for effect in effects:
+        if isinstance(effect, Send) and effect.link == "B2":
+            neighbour.says("B1", type(effect.message), *msgspec.structs.astuple(effect.message)[1:])
+            holds = [SPACE.where(where) for where in neighbour.broker.received(table, "B1").values()]
+            assert all(any(region.contains({"x": at}) for region in holds) for at in (3, 97))
+    assert neighbour.broker.received(table, "B1") == bench.broker.told(table, "B2").all_told()
+
+
+def test_one_replacement_needs_no_other_id() -> None:
     bench = Bench().client("ann").settled_neighbour("B2")
     bench.says("ann", Subscribe, "low", "x < 20")
-    bench.says("ann", Subscribe, "high", "x > 80")
-    effects = bench.says("ann", Synced, 1, {0: {"low": ("x > 80", None), "high": ("x < 20", None)}})
-    replaced = [
-        effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Replace)
-    ]
-    holds = {"low": SPACE.where("x < 20"), "high": SPACE.where("x > 80")}
-    for each in replaced:
-        holds[each.id.rpartition("/")[2]] = SPACE.where(each.where)
-        assert all(any(region.contains({"x": at}) for region in holds.values()) for at in (3, 97))
-    assert [region.to_sql() for region in holds.values()] == [SPACE.where(w).to_sql() for w in ("x > 80", "x < 20")]
+    effects = bench.says("ann", Synced, 1, {0: {"low": ("x > 80", None), "mid": ("x = 50", None)}})
+    assert told(effects) == ["Subscribe mid: x = 50", "Replace low: x > 80"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the union is one clause of both texts, which may be longer than a clause may be"
-)
-def test_unions_of_long_clauses_can_be_read_by_the_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_replacements_of_long_clauses_can_be_read_by_the_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("thatch.lexer.LITERALS_MAX", 30)
     bench = Bench().client("ann").settled_neighbour("B2")
 
@@ -449,9 +477,31 @@ def test_unions_of_long_clauses_can_be_read_by_the_neighbour(monkeypatch: pytest
     for id, first in (("one", 0), ("two", 1)):
         bench.says("ann", Subscribe, id, clause(first))
     effects = bench.says("ann", Synced, 1, {0: {"one": (clause(2), None), "two": (clause(3), None)}})
-    for effect in effects:
-        if isinstance(effect, Send) and isinstance(effect.message, Replace):
-            bench.broker.space.where(effect.message.where)
+    wheres = [each.message.where for each in effects if isinstance(each, Send) and hasattr(each.message, "where")]
+    assert wheres == [clause(at) for at in (0, 1, 2, 3)]
+    for where in wheres:
+        bench.broker.space.where(where)
+
+
+def test_an_id_that_comes_over_two_links_with_other_clauses_is_told_twice() -> None:
+    """A part of the overlay has moved, and one side has not heard that a subscription was replaced."""
+    bench = Bench(Settings("subscriptions", Policy(None)))
+    for name in ("B2", "B3", "B4"):
+        bench.settled_neighbour(name)
+    assert told(bench.says("B3", Subscribe, "B9/c/s", "x < 5")) == ["Subscribe s: x < 5"]
+    assert told(bench.says("B4", Subscribe, "B9/c/s", "x < 5")) == []
+    assert told(bench.says("B4", Replace, "B9/c/s", "x > 90")) == ["Subscribe ~B4~s: x > 90"]
+    assert bench.broker.told(SUBSCRIPTIONS, "B3").all_told() == {"B9/c/s": "x > 90"}
+    assert bench.broker.told(SUBSCRIPTIONS, "B4").all_told() == {"B9/c/s": "x < 5"}
+    assert told(bench.says("B3", Unsubscribe, "B9/c/s")) == ["Replace s: x > 90", "Unsubscribe ~B4~s"]
+    assert told(bench.says("B4", Unsubscribe, "B9/c/s")) == ["Unsubscribe s"]
+
+
+@pytest.mark.parametrize("id", ["B1/ann/s", "~~B1/ann/s", "~B3~B1/ann/s", "~B3~~~B1/ann/s"])
+def test_an_echo_of_our_own_is_not_taken_under_any_id(id: str) -> None:
+    bench = Bench().settled_neighbour("B2")
+    bench.says("B2", Subscribe, id, "x < 5")
+    assert bench.broker.received(SUBSCRIPTIONS, "B2") == {}
 
 
 def test_advertisements_are_covered_and_shown_again_by_the_same_engine() -> None:
@@ -461,7 +511,6 @@ def test_advertisements_are_covered_and_shown_again_by_the_same_engine() -> None
     assert told(bench.says("ann", Unadvertise, "wide")) == ["Advertise narrow: x < 10", "Unadvertise wide"]
 
 
-@pytest.mark.xfail(strict=True, reason="Forwarding.news sends an advertisement that shrinks before those it uncovers")
 def test_an_advertisement_that_shrinks_is_told_after_those_that_it_covered() -> None:
     bench = Bench(Settings()).client("ann").settled_neighbour("B2")
     bench.says("ann", Advertise, "wide", "x < 50")
@@ -470,9 +519,6 @@ def test_an_advertisement_that_shrinks_is_told_after_those_that_it_covered() -> 
     assert told(effects) == ["Advertise narrow: x < 10", "Advertise wide: x BETWEEN 20 AND 50"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the same: a settled subscription is withdrawn and told again, and events are lost"
-)
 def test_a_settled_subscription_survives_an_advertisement_that_shrinks_beside_another() -> None:
     """What Q advertises was held back, covered by P, who shrinks it; Q changes nothing and must be heard throughout."""
     overlay = Overlay(chain(["B1", "B2"]), Settings())
@@ -597,7 +643,7 @@ def test_a_gap_is_the_peers_fault(is_client: bool) -> None:
 def test_messages_before_hello_are_ignored() -> None:
     bench = Bench()
     bench.handle(LinkUp(1, is_client=True), "ann")
-    for message in (Subscribe(1, "s", "TRUE"), Publish("e", {"x": 1}), Settled(1), Digest(1, 1, (0,), (0,))):
+    for message in (Subscribe(1, "s", "TRUE"), Publish("ann:1", {"x": 1}), Settled(1), Digest(1, 1, (0,), (0,))):
         assert bench.handle(message, "ann") == []
     assert bench.broker.table_size() == 0
 
@@ -606,7 +652,7 @@ def test_messages_over_a_link_that_is_down_or_unknown_are_ignored() -> None:
     bench = Bench().client("ann")
     bench.handle(LinkDown(), "ann")
     for link in ("ann", "ghost"):
-        for message in (Subscribe(seq_of(SESSION, 1), "s", "TRUE"), Publish("e", {"x": 1}), Settled(1)):
+        for message in (Subscribe(seq_of(SESSION, 1), "s", "TRUE"), Publish("ann:1", {"x": 1}), Settled(1)):
             assert bench.handle(message, link) == []
 
 
@@ -618,11 +664,16 @@ def synced(effects: Sequence[Effect], link: str = "B2") -> Synced:
     return message
 
 
+def as_held(wheres: dict[str, str]) -> list[tuple[str, str, float | None]]:
+    """By a neighbour, which knows no leases."""
+    return [(id, where, None) for id, where in wheres.items()]
+
+
 def test_equal_digests_need_nothing() -> None:
     bench = Bench().client("ann").settled_neighbour("B2")
     bench.says("ann", Subscribe, "s", "x < 5")
     bench.handle(LinkDown(), "B2")
-    answer = synced(bench.neighbour("B2", session=2, hashes=(digest([("B1/ann/s", "x < 5")], 1), (0,))))
+    answer = synced(bench.neighbour("B2", session=2, hashes=(digest([("B1/ann/s", "x < 5", None)], 1), (0,))))
     assert (answer.subscriptions, answer.advertisements) == ({}, {})
 
 
@@ -633,10 +684,10 @@ def test_only_the_buckets_that_differ_are_told() -> None:
         bench.says("ann", Subscribe, id.rpartition("/")[2], where)
     bench.handle(LinkDown(), "B2")
     bench.says("ann", Replace, "s7", "x = 77")
-    answer = synced(bench.neighbour("B2", session=2, hashes=(digest(held.items(), 16), (0,) * 16)))
+    answer = synced(bench.neighbour("B2", session=2, hashes=(digest(as_held(held), 16), (0,) * 16)))
     ((bucket, listed),) = answer.subscriptions.items()
     assert listed["B1/ann/s7"] == ("x = 77", None)
-    assert len(listed) < 16 and all(digest([(id, "")], 16)[bucket] for id in listed)
+    assert len(listed) < 16 and all(digest([(id, "", None)], 16)[bucket] for id in listed)
 
 
 def test_what_changed_during_a_cut_is_put_right_at_both_ends() -> None:
@@ -705,10 +756,24 @@ def test_a_link_that_would_close_a_cycle_is_refused() -> None:
     assert overlay.publish("P@B3", x=3) == {"S@B1": ("s",)}
 
 
-@pytest.mark.xfail(strict=True, reason="each broker cuts the younger of its own two links: together they cut too many")
-def test_of_three_links_made_at_once_two_remain() -> None:
-    overlay = Overlay([("B1", "B2"), ("B2", "B3"), ("B3", "B1")])
-    assert sum(len(node.broker.links) for node in overlay.network.nodes.values()) == 4
+def test_three_links_made_at_once_close_no_cycle_and_the_lost_ones_can_be_made_again() -> None:
+    """Each broker cuts the younger of its own two links. Together they may cut more than one; to dial again is the
+    task of whoever drives them."""
+    links = [("B1", "B2"), ("B2", "B3"), ("B3", "B1")]
+    overlay = Overlay(links)
+    network = overlay.network
+
+    def count() -> int:
+        return sum(len(node.broker.links) for node in network.nodes.values()) // 2
+
+    assert count() < 3
+    for one, other in links:
+        if network.wire(one, other) is None:
+            network.join(one, other)
+            network.run()
+    assert count() == 2
+    overlay.does("S@B1", "subscribe", "s", "x < 5")
+    assert overlay.publish("P@B3", x=3) == {"S@B1": ("s",)} and overlay.publish("P@B2", x=3) == {"S@B1": ("s",)}
 
 
 def test_a_link_to_oneself_is_refused() -> None:
@@ -739,18 +804,26 @@ def test_a_hello_that_does_not_fit_is_refused_with_a_reason(hello: Hello, reason
 
 
 def test_sessions_of_a_link_only_rise() -> None:
+    """The driver counts them: what is wrong with its messages is its own mistake, and no link is cut for it."""
     bench = Bench().client("ann")
-    assert (
-        "sessions of link 'ann' rise: 1 after 1"
-        in rejected(bench.handle(LinkUp(1, is_client=True), "ann")).refused.reason
-    )
+    with pytest.raises(CallerError, match="sessions of link 'ann' rise: 1 after 1"):
+        bench.handle(LinkUp(1, is_client=True), "ann")
+    assert bench.broker.links["ann"].is_met
 
 
-@pytest.mark.xfail(strict=True, reason="Broker._blame takes the error of a LinkUp for one of the link that is there")
 def test_a_client_that_takes_the_name_of_a_neighbour_does_not_cut_that_link() -> None:
     bench = Bench().settled_neighbour("B2")
-    bench.handle(LinkUp(2, is_client=True), "B2")
+    with pytest.raises(CallerError, match="link 'B2' was a broker: forget it first"):
+        bench.handle(LinkUp(2, is_client=True), "B2")
     assert bench.broker.links["B2"].is_synced
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a~b", "a:b"])
+def test_a_link_to_a_name_that_ids_could_not_hold_is_the_drivers_mistake(name: str) -> None:
+    bench = Bench()
+    with pytest.raises(CallerError):
+        bench.handle(LinkUp(1, is_client=True), name)
+    assert not bench.broker.links
 
 
 # --- A space that grows ----------------------------------------------------------------------------------------------
@@ -771,7 +844,7 @@ def test_events_carry_a_new_value_only_when_everybody_knows_it() -> None:
     bench.says("ann", Subscribe, "all", "TRUE")
     bench.settles("B2")
     bench.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR)
-    event = Publish("e", {"kind": "c"})
+    event = Publish("ann:1", {"kind": "c"})
     assert "is not a value of enum('a', 'b')" in rejected(bench.handle(event, "ann")).refused.reason
     assert told(bench.settles("B2")) == ["Extend"]
     assert bench.handle(event, "ann") == [Deliver("ann", event, ("all",))]
@@ -781,10 +854,10 @@ def test_a_new_attribute_is_refused_until_it_is_open() -> None:
     bench = Bench().client("ann").settled_neighbour("B2")
     grown = Space.parse("x int not null 0..100, y int")
     bench.handle(Extend(0, grown.to_json()), OPERATOR)
-    reason = rejected(bench.handle(Publish("e", {"x": 1, "y": 2}), "ann")).refused.reason
+    reason = rejected(bench.handle(Publish("ann:1", {"x": 1, "y": 2}), "ann")).refused.reason
     assert reason == "attribute 'y' is new, and not known everywhere yet: try again later"
     bench.settles("B2")
-    assert bench.handle(Publish("e", {"x": 1, "y": 2}), "ann") == []
+    assert bench.handle(Publish("ann:1", {"x": 1, "y": 2}), "ann") == []
 
 
 def test_a_space_that_grows_spreads_through_the_overlay() -> None:
@@ -873,13 +946,14 @@ def test_a_lease_in_the_past_is_refused() -> None:
     bench = Bench().client("ann")
     bench.now = 100.0
     reject = rejected(bench.says("ann", Subscribe, "s", "x < 5", 97.5))
-    assert reject.refused.reason == "the lease of 's' ended 2.5 seconds ago"
+    assert reject.refused.reason == "the lease of 's', to 97.5, is over at 100.0"
     assert bench.broker.table_size() == 0
 
 
-@pytest.mark.xfail(strict=True, reason="a lease of NaN is taken, and never ends")
 def test_a_lease_that_is_no_time_is_refused() -> None:
-    assert rejected(Bench().client("ann").says("ann", Subscribe, "s", "x < 5", float("nan")))
+    bench = Bench().client("ann")
+    assert "to nan, is over" in rejected(bench.says("ann", Subscribe, "s", "x < 5", float("nan"))).refused.reason
+    assert bench.broker.table_size() == 0
 
 
 # --- The store -------------------------------------------------------------------------------------------------------
@@ -935,7 +1009,7 @@ def test_a_restored_broker_tells_the_same(policy: Policy) -> None:
         for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
             assert restored.broker.received(table, link) == bench.broker.received(table, link)
             assert restored.broker.told(table, link).all_told() == bench.broker.told(table, link).all_told()
-    held = bench.broker.told(SUBSCRIPTIONS, "B2").all_told().items()
+    held = as_held(bench.broker.told(SUBSCRIPTIONS, "B2").all_told())
     answer = synced(restored.neighbour("B2", session=2, hashes=(digest(held, 1), (0,))))
     assert answer.subscriptions == {}
     restored.now = 10.0
@@ -953,7 +1027,6 @@ def test_a_restored_broker_has_the_space_that_had_grown() -> None:
     assert restored.space is restored.open_space and restored.space == MORE_KINDS
 
 
-@pytest.mark.xfail(strict=True, reason="a restored link has nothing posted: an Extend said again opens without it")
 def test_extending_again_after_a_restart_still_waits_for_neighbours_that_are_down() -> None:
     records = [Put("links", "", "B2", "broker"), Put("space", "", "grown", MORE_KINDS.to_json())]
     broker = Broker.restored("B1", KINDS, records, FLOOD)
@@ -1024,27 +1097,17 @@ def test_a_link_on_which_checking_does_not_pay_is_told_all(monkeypatch: pytest.M
         (lambda: Policy(None, retract=True), "with covering off there is nothing to retract"),
         (lambda: Policy(None, pays_from=0.5), "with covering off there is nothing to retract"),
         (lambda: Policy(None, options={"form": "boxes"}), "with covering off there is nothing to retract"),
-        (lambda: Broker("a/b", SPACE), "the name of a broker or a client is a text without '/'"),
-        (lambda: Broker("", SPACE), "the name of a broker or a client is a text without '/'"),
+        (lambda: Policy("exact", options={"nonsense": 1}), "the cover engine 'exact' does not take these options"),
+        (lambda: Policy(pays_from=1.5), "pays_from is a share from 0 to 1, not 1.5"),
+        (lambda: Policy(pays_from=-0.5), "pays_from is a share from 0 to 1, not -0.5"),
+        (lambda: Policy(pays_from=float("nan")), "pays_from is a share from 0 to 1, not nan"),
+        (lambda: Settings("nonsense"), "routing is one of advertisements, subscriptions, events, not 'nonsense'"),
+        *((partial(Broker, name, SPACE), "a text without '/', '~' and ':', not") for name in ("", "a/b", "a~b", "a:b")),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(make: Any, reason: str) -> None:
     with pytest.raises(CallerError, match=reason):
         make()
-
-
-@pytest.mark.xfail(
-    strict=True, reason="nothing checks it; then no subscription and no advertisement is told to anybody"
-)
-def test_a_routing_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(CallerError):
-        Settings(routing="nonsense")  # type: ignore[arg-type]
-
-
-@pytest.mark.xfail(strict=True, reason="options are read when a link is made: a TypeError escapes `handle`")
-def test_options_that_an_engine_does_not_have_are_refused() -> None:
-    with pytest.raises(CallerError):
-        Policy("exact", options={"nonsense": 1})
 
 
 # --- Why -------------------------------------------------------------------------------------------------------------
@@ -1058,9 +1121,8 @@ def test_why_a_subscription_was_told_or_not() -> None:
     bench.says("B2", Subscribe, "B2/c/s", "x < 9")
     why = bench.broker.why_told
     assert why("B1/ann/wide", "B2") == "'B1/ann/wide' was told to 'B2'"
-    assert why("B1/ann/narrow", "B2") == (
-        "'B1/ann/narrow' was not told to 'B2': it is covered by 'B1/ann/wide', which were"
-    )
+    covered = "'B1/ann/narrow' was not told to 'B2', which was told of what covers it: 'B1/ann/wide'"
+    assert why("B1/ann/narrow", "B2") == covered
     nobody = "nobody there advertised an event that it wants"
     assert why("B1/ann/apart", "B2") == f"'B1/ann/apart' was not told to 'B2': {nobody}"
     assert why("B1/ann/wide", "B3") == f"'B1/ann/wide' was not told to 'B3': {nobody}"
@@ -1089,12 +1151,14 @@ def test_why_an_event_goes_somewhere() -> None:
     assert why({"x": 7}, "ann") == "the event goes to 'ann': it is wanted by 'B1/ann/t'"
 
 
-@pytest.mark.xfail(strict=True, reason="a KeyError, where a mistyped name deserves a sentence")
 def test_why_of_an_unknown_link_is_the_callers_fault() -> None:
     bench = Bench().client("ann")
     bench.says("ann", Subscribe, "s", "x < 5")
-    with pytest.raises(CallerError):
-        bench.broker.why_told("B1/ann/s", "nonsense")
+    for link in ("nonsense", "ann"):
+        with pytest.raises(CallerError, match=f"broker 'B1' has no neighbour '{link}'"):
+            bench.broker.why_told("B1/ann/s", link)
+    with pytest.raises(CallerError, match="broker 'B1' has no link 'nonsense'"):
+        bench.broker.why_forwarded({"x": 1}, "nonsense")
 
 
 # --- Hostile input ---------------------------------------------------------------------------------------------------
@@ -1152,21 +1216,23 @@ def test_bad_clauses_in_a_resynchronisation_of_a_client_are_refused_one_by_one()
     assert bench.broker.received(SUBSCRIPTIONS, "ann") == {"B1/ann/good": "x < 5"}
 
 
-@pytest.mark.xfail(strict=True, raises=ZeroDivisionError, reason="Broker._synced divides by the size that a peer says")
+@pytest.mark.parametrize("size", [0, -1])
 @pytest.mark.parametrize("is_client", [True, False])
-def test_a_resynchronisation_of_no_buckets_is_the_peers_fault(is_client: bool) -> None:
+def test_a_resynchronisation_of_no_buckets_is_the_peers_fault(is_client: bool, size: int) -> None:
     bench = Bench().client("peer")
     if not is_client:
         bench = Bench()
         bench.neighbour("peer")
     bench.says("peer", Subscribe, "s", "x < 5")
-    assert rejected(bench.says("peer", Synced, 0, {0: {}}))
+    reject = rejected(bench.says("peer", Synced, size, {0: {}}))
+    assert reject.close and reject.refused.reason == f"a listing of {size} buckets"
+    assert bench.broker.table_size() == 1
 
 
-ids = st.sampled_from(["s", "t", "", "B1/ann/s", "B2/c/s", "x" * 5000])
+ids = st.sampled_from(["s", "t", "", "B1/ann/s", "B2/c/s", "~~B2/c/s", "~B3~B2/c/s", "~~B1/ann/s", "~", "x" * 5000])
 wheres = st.sampled_from(["TRUE", "FALSE", "x < 5", "x > 3", "x IN (1, 5, 9)", "nonsense", "", "x < 'a'"])
-leases = st.sampled_from([None, -1.0, 5.0, 1e300, float("inf")])
-sizes = st.sampled_from([1, 2, -1, 2**63])  # and 0: see above
+leases = st.sampled_from([None, -1.0, 5.0, 1e300, float("inf"), float("nan")])
+sizes = st.sampled_from([0, 1, 2, -1, 2**63])
 listings = st.dictionaries(
     st.sampled_from([0, 1, 7]), st.dictionaries(ids, st.tuples(wheres, leases), max_size=3), max_size=2
 )
@@ -1186,13 +1252,15 @@ numbered = st.one_of(
     st.tuples(st.just(Flush)),
 )
 others = st.one_of(
-    st.builds(Publish, ids, st.dictionaries(st.sampled_from(["x", "X", "y", ""]), values, max_size=3)),
+    st.builds(
+        Publish, st.just("ann:1") | ids, st.dictionaries(st.sampled_from(["x", "X", "y", ""]), values, max_size=3)
+    ),
     st.builds(
         Hello, st.sampled_from(["ann", "B2", ""]), st.sampled_from([0, SESSION, SESSION + 1]), spaces, st.booleans()
     ),
     st.builds(Settled, seqs),
     st.builds(Accepted, seqs),
-    st.builds(Refused, seqs, ids, ids),
+    st.builds(Refused, seqs, ids, ids, ids),
     st.builds(Flush, seqs),
     st.builds(LinkDown, st.booleans()),
     st.builds(LinkUp, st.just(9), st.booleans()),
@@ -1209,12 +1277,14 @@ def test_nothing_that_a_peer_says_escapes_or_breaks_the_tables(routing: Any, sai
     bench = Bench(Settings(routing)).client("ann").settled_neighbour("B2").settled_neighbour("B3")
     bench.says("B3", Subscribe, "B3/c/s", "x < 50")
     for link, message in said:
-        if link not in bench.broker.links:
-            continue
-        if isinstance(message, tuple):
-            bench.says(link, *message)
+        is_known = link in bench.broker.links
+        if isinstance(message, LinkUp):  # of the driver, who may be mistaken, but must not break anything either
+            with suppress(CallerError):
+                bench.handle(message, link)
+            bench.broker.check_invariants()
         else:
-            bench.handle(message, link)
+            effects = bench.says(link, *message) if isinstance(message, tuple) else bench.handle(message, link)
+            assert is_known or effects == []
         bench.now += 1.0
 
 
@@ -1237,9 +1307,21 @@ def test_what_a_broker_does_not_take_closes_the_link() -> None:
     assert rejected(Bench().client("ann").handle(Accepted(1), "ann")).close
 
 
-@pytest.mark.xfail(strict=True, raises=PeerError, reason="Broker._blame raises what comes over a link that is gone")
-def test_what_a_broker_does_not_take_is_ignored_over_a_link_that_is_gone() -> None:
-    assert Bench().handle(Accepted(1), "ghost") == []
+@pytest.mark.parametrize("message", [Accepted(1), LinkDown(), LinkDown(forget=True), Tick(), Refused(0, "", "")])
+def test_whatever_comes_over_a_link_that_is_gone_is_ignored(message: Message) -> None:
+    bench = Bench()
+    assert bench.handle(message, "ghost") == [] and not bench.broker.links
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Subscribe(1, "s", "TRUE"), Unadvertise(1, "a"), Flush(1), Settled(1), Accepted(1), LinkUp(1), LinkDown()]
+    + [Publish(":1", {"x": 1}), Hello("", 1, SPACE.to_json())],
+    ids=lambda each: type(each).__name__,
+)
+def test_an_operator_only_extends_and_tells_the_time_and_what_is_on_disk(message: Message) -> None:
+    with pytest.raises(CallerError, match=f"an operator has no {type(message).__name__}: it comes over a link"):
+        Bench().handle(message, OPERATOR)
 
 
 def test_a_hello_within_a_session_that_begins_another_closes_the_link() -> None:
@@ -1258,23 +1340,38 @@ def test_a_client_of_a_wider_space_is_refused_and_of_a_narrower_one_is_not() -> 
     assert sent(bench.handle(Hello("ann", SESSION, KINDS.to_json(), is_client=True), "ann"), "ann") == ["Digest"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="ids of events are taken as they come: one client can make those of another copies"
-)
-def test_the_id_of_an_event_is_of_the_client_that_published_it() -> None:
+@pytest.mark.parametrize("id", ["bob:1", "1", "", "mallor", "mallory", "mallory2:1", " mallory:1", "B1/mallory:1"])
+def test_the_id_of_an_event_is_of_the_client_that_published_it(id: str) -> None:
+    """Else it could make the events of another look like copies."""
     bench = Bench().client("ann").client("mallory")
     bench.says("ann", Subscribe, "s", "TRUE")
-    forged = bench.handle(Publish("bob:1", {"x": 1}), "mallory")
-    assert [each for each in forged if isinstance(each, Deliver) and each.event.id == "bob:1"] == []
+    reason = f"ids of events of 'mallory' begin with 'mallory:', unlike {id!r}"
+    assert bench.handle(Publish(id, {"x": 1}), "mallory") == [Reject("mallory", Refused(0, id, reason))]
+    event = Publish("mallory:1:1", {"x": 1})
+    assert bench.handle(event, "mallory") == [Deliver("ann", event, ("s",))]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="one Waiting for each message while a link is down, however few ids are concerned"
-)
+def test_a_refusal_says_of_which_table_it_is() -> None:
+    bench = Bench(Settings()).client("ann")
+    for kind, table in ((Subscribe, SUBSCRIPTIONS), (Replace, SUBSCRIPTIONS), (Advertise, ADVERTISEMENTS)):
+        assert rejected(bench.says("ann", kind, "s", "nonsense")).refused.table == table
+    for kind, table in ((Unsubscribe, SUBSCRIPTIONS), (Unadvertise, ADVERTISEMENTS)):
+        assert rejected(bench.says("ann", kind, "s")).refused.table == table
+    bad = {0: {"s": ("nonsense", None)}}
+    effects = bench.says("ann", Synced, 1, bad, bad)
+    assert [each.refused.table for each in effects if isinstance(each, Reject)] == [SUBSCRIPTIONS, ADVERTISEMENTS]
+
+
 def test_what_waits_while_a_link_is_down_does_not_grow_without_end() -> None:
+    """However much changed: a link that is not synced owes one number for all of it."""
     bench = Bench().client("ann").settled_neighbour("B2")
     bench.handle(LinkDown(), "B2")
-    for _ in range(200):
-        bench.says("ann", Subscribe, "s", "x < 5")
-        bench.says("ann", Unsubscribe, "s")
-    assert len(bench.broker.links["ann"].waiting) < 100
+    posted = bench.broker.links["B2"].posted
+    for _ in range(20):
+        assert not is_settled(bench.says("ann", Subscribe, "s", "x < 5"))
+        assert not is_settled(bench.says("ann", Unsubscribe, "s"))
+        assert not is_settled(bench.says("ann", Flush))
+    assert bench.broker.links["B2"].posted == posted + 1
+    assert len(bench.broker.links["ann"].waiting) == 1
+    bench.neighbour("B2", session=2)
+    assert bench.settles("B2") == [Send("ann", Settled(seq_of(SESSION, 60)))]

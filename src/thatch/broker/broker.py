@@ -81,15 +81,21 @@ class Broker:
     """
 
     def __init__(
-        self, name: str, space: Space, settings: Settings | None = None, compile: Compile | None = None
+        self,
+        name: str,
+        space: Space,
+        settings: Settings | None = None,
+        compile: Compile | None = None,
+        read_space: Callable[[str], Space] = Space.from_json,
     ) -> None:
-        """`compile` makes a region of a clause: brokers in one process, with one space, may share the work."""
+        """`compile` makes a region of a clause, `read_space` a space of its JSON: brokers in one process may share the
+        work."""
         check_name(name)
         self.name, self.space, self.settings = name, space, settings or Settings()
         self._space_text = space.to_json()
         self.open_space = space  # what events may carry; behind `space` while that spreads
         self.persisted = 0  # the last number that is on disk
-        self._compile = compile or _compiled
+        self._compile, self._read_space = compile or _compiled, read_space
         self._forwarding = Forwarding(space, self.settings)
         self._links = self._forwarding.links
         self._opening: Waiting | None = None  # an `Extend` of the operator that has not settled
@@ -113,6 +119,7 @@ class Broker:
         records: Iterable[Record],
         settings: Settings | None = None,
         compile: Compile | None = None,
+        read_space: Callable[[str], Space] = Space.from_json,
     ) -> Broker:
         """As it was, from all its records in order. Its links are down; what it tells is decided anew, and compared
         with what each neighbour holds when the link is up."""
@@ -123,9 +130,9 @@ class Broker:
             if isinstance(record, Put):
                 kept[key] = record
         grown, opened = kept.pop(("space", "", "grown"), None), kept.pop(("space", "", "opened"), None)
-        broker = cls(name, space if grown is None else Space.from_json(grown.where), settings, compile)
+        broker = cls(name, space if grown is None else read_space(grown.where), settings, compile, read_space)
         if grown is not None and (opened is None or opened.where != grown.where):
-            broker.open_space = space if opened is None else Space.from_json(opened.where)
+            broker.open_space = space if opened is None else read_space(opened.where)
         for put in kept.values():
             if put.table == "links":
                 broker._forwarding.add_link(broker._new_link(put.id, put.where == "client"))
@@ -182,8 +189,8 @@ class Broker:
         return True
 
     def _blame(self, message: Message, link: str, error: ThatchError) -> None:
-        """A client's mistake is refused; one of a neighbour, or of the protocol, ends the session. One of whoever drives
-        this is its own."""
+        """A client's mistake is refused; one of a neighbour, or of the protocol, ends the session; the driver's own is
+        raised."""
         source = self._links.get(link)
         if source is None or isinstance(message, LinkUp | LinkDown):
             raise error
@@ -271,7 +278,7 @@ class Broker:
 
     def _space_of(self, text: str) -> Space:
         """Most often it is ours."""
-        return self.space if text == self._space_text else Space.from_json(text)
+        return self.space if text == self._space_text else self._read_space(text)
 
     def _region(self, where: str) -> Region:
         return self._compile(where, self.space)
@@ -297,9 +304,7 @@ class Broker:
         try:
             if source.is_client:
                 if not message.id.startswith(f"{link}:"):
-                    raise CallerError(
-                        f"the id of an event of {link!r} begins with '{link}:', unlike {shown(message.id)}"
-                    )
+                    raise CallerError(f"ids of events of {link!r} begin with '{link}:', unlike {shown(message.id)}")
                 self._check_names(message.event)
             point = self.space.encode(message.event)
             if source.is_client:
@@ -597,7 +602,8 @@ class Broker:
                 return f"{id!r} was told to {link!r}"
             if not certificate:
                 return f"{id!r} was not told to {link!r}: no event can match it"
-            return f"{id!r} was not told to {link!r}, which was told of what covers it: {', '.join(map(repr, certificate))}"
+            names = ", ".join(map(repr, certificate))
+            return f"{id!r} was not told to {link!r}, which was told of what covers it: {names}"
         if self.settings.routing == "events":
             return f"{id!r} was not told to {link!r}: events flood, subscriptions stay where they are"
         if list(entries) == [link]:

@@ -106,6 +106,7 @@ class Network:
         self._entries = 0
         self._sessions = 0
         self._trace = hashlib.sha256()
+        self._spaces = {space.to_json(): space}
         self._regions: dict[int, tuple[Space, dict[str, Region]]] = {}
 
     # --- Time -------------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class Network:
     # --- Building ---------------------------------------------------------------------------------------------------
 
     def add_broker(self, name: str, settings: Settings, cost: Cost = free) -> Broker:
-        broker = Broker(name, self.space, settings, self.compiled)
+        broker = Broker(name, self.space, settings, self.compiled, self.read_space)
         self.nodes[name] = Node(broker, cost=cost)
         return broker
 
@@ -154,6 +155,12 @@ class Network:
         if region is None:
             region = regions[where] = space.where(where)
         return region
+
+    def read_space(self, text: str) -> Space:
+        """Brokers of one process share a space."""
+        if text not in self._spaces:
+            self._spaces[text] = Space.from_json(text)
+        return self._spaces[text]
 
     def join(self, one: str, other: str, latency: float = 0.001, bandwidth: float | None = None) -> None:
         """A wire between two, connected now. A client comes second."""
@@ -224,7 +231,7 @@ class Network:
         if node.is_up:
             return
         settings = node.broker.settings
-        node.broker = Broker.restored(name, self.space, node.store, settings, self.compiled)
+        node.broker = Broker.restored(name, self.space, node.store, settings, self.compiled, self.read_space)
         node.is_up, node.is_busy = True, False
         for link in list(node.broker.links):
             if self.wire(name, link) is None:  # given up just before the crash

@@ -132,7 +132,7 @@ class _Drawer:
         self.kinds = {
             self.subscribe: 8, self._unsubscribe: 5, self._replace: 3, self._publish: 2, self._move: 3,
             self._advertise: 1, self._unadvertise: 1, self._cut: 1, self._crash: 1, self._away: 1, self._lease: 1,
-            self._join: 1, self._leave: 1, self._relink: 1, self._cycle: 1, self._grow: 1,
+            self._slow: 1, self._join: 1, self._leave: 1, self._relink: 1, self._cycle: 1, self._grow: 1,
         }  # fmt: skip
 
     def step(self, now: float) -> list[Step]:
@@ -200,6 +200,11 @@ class _Drawer:
     def _cut(self, now: float) -> list[Step]:
         link = self.rng.choice(self.links)
         return [Step(now, "cut", link), Step(now + self.rng.choice((0.01, 0.3)), "heal", link)]
+
+    def _slow(self, now: float) -> list[Step]:
+        """A link is a hundred times slower for a while."""
+        link = self.rng.choice(self.links)
+        return [Step(now, "slow", (*link, 100.0)), Step(now + 0.1, "slow", (*link, 0.01)), *self._burst(now, 0.1)]
 
     def _crash(self, now: float) -> list[Step]:
         broker, keep = self.rng.choice(self.brokers), self.rng.random() < 0.6

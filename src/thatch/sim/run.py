@@ -85,16 +85,15 @@ def shortest_prefix(plan: Plan, settings: Settings) -> tuple[int, str]:
 class Run(Observer):
     def __init__(self, plan: Plan, settings: Settings) -> None:
         self.plan, self.settings = plan, settings
-        self.grown_space = Space.parse(GROWN)
         self.network = Network(
             Space.parse(SPACE), plan.seed, plan.disk_seconds, plan.echo, plan.through_codec, observer=self
         )
+        self.grown_space = self.network.read_space(Space.parse(GROWN).to_json())
         self.oracle = Oracle()
         self.people = {name: Person(name, home) for name, home in plan.homes.items()}
         self.links = list(plan.links)  # of the overlay, as it is to be
         self.is_void = self.is_grown = False
         self.calm: list[tuple[str, tuple[str, ...]]] = []
-        self._regions: dict[str, Region] = {}
         self._departed: dict[int, None] = {}  # wires given up at the end of a move: no fault
         self._build()
 
@@ -120,9 +119,7 @@ class Run(Observer):
 
     def region(self, where: str) -> Region:
         """In the space as it is in the end: an event that carries nothing new is in it or not as before."""
-        if where not in self._regions:
-            self._regions[where] = self.grown_space.where(where)
-        return self._regions[where]
+        return self.network.compiled(where, self.grown_space)
 
     # --- Steps of clients -------------------------------------------------------------------------------------------
 
@@ -277,6 +274,11 @@ class Run(Observer):
         wire = self.network.wire(one, other)
         if wire is not None:
             self.network.heal(wire)
+
+    def _slow(self, one: str, other: str, factor: float) -> None:
+        wire = self.network.wire(one, other)
+        if wire is not None:
+            wire.latency *= factor
 
     def _crash(self, broker: str, keep_store: bool) -> None:
         if broker in self.network.nodes:
