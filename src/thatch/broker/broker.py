@@ -151,7 +151,7 @@ class Broker:
     def handle(self, message: Message, link: str, now: float) -> list[Effect]:
         """What to do about a message that came over a link (or from whoever drives this: `OPERATOR`) at a time."""
         self._effects, self._records, self._now = [], [], now
-        if type(message) is Publish:
+        if type(message) is Publish and link != OPERATOR:
             self._publish(message, link)
             return self._effects
         if link == OPERATOR and not isinstance(message, Extend | Tick | Persisted):
@@ -310,7 +310,9 @@ class Broker:
             if source.is_client:
                 self._check_advertised(message, source, point)
         except (EventError, CallerError) as error:
-            refused = Refused(0, message.id, str(error))
+            text = str(error)
+            text = text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}…"
+            refused = Refused(0, message.id, text)
             self._effects.append(Reject(link, refused, close=not source.is_client))
             if not source.is_client:
                 source.disconnect()
@@ -359,9 +361,7 @@ class Broker:
         if not own:
             raise CallerError(f"{source.name!r} publishes without an advertisement: advertise first")
         near = min((why_not(each.told_as, each.region, message.event) for each in own.values()), key=_failures)
-        text = str(near)
-        text = text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}…"
-        raise CallerError(f"outside what {source.name!r} advertised: {text}")
+        raise CallerError(f"outside what {source.name!r} advertised: {near}")
 
     # --- Links ------------------------------------------------------------------------------------------------------
 
@@ -373,12 +373,13 @@ class Broker:
         link = self._links.get(name)
         if link is not None and link.is_client != message.is_client:
             raise CallerError(f"link {name!r} was a {'client' if link.is_client else 'broker'}: forget it first")
+        last = 0 if link is None else link.session
+        if message.session <= last:
+            raise CallerError(f"sessions of link {name!r} rise: {message.session} after {last}")
         if link is None:
             link = self._new_link(name, message.is_client)
             self._forwarding.add_link(link)
             self._records.append(Put("links", "", name, "client" if message.is_client else "broker"))
-        if message.session <= link.session:
-            raise CallerError(f"sessions of link {name!r} rise: {message.session} after {link.session}")
         link.connect(message.session)
         link.announced = self._members_beside(link)
         self._effects.append(Send(name, Hello(self.name, link.session, self._space_text, members=link.announced)))
@@ -496,6 +497,8 @@ class Broker:
                     if not link.is_client:
                         raise
                     self._effects.append(Reject(name, Refused(message.seq, id, str(error), table)))
+                    if id:
+                        self._remove(table, name, f"{self.name}/{name}/{id}")  # the client forgets it too
             for entry in list(self._forwarding.table(table).of_link(name).values()) if buckets else ():
                 if entry.told_as not in listed and bucket_of(entry.told_as, message.size) in buckets:
                     self._remove(table, name, entry.id)

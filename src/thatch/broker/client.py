@@ -43,6 +43,7 @@ REMEMBERED = 65_536
 REFUSALS = 1_000
 
 Key = tuple[str, str]  # table, id
+Held = tuple[str, float | None] | None  # clause, lease
 
 
 @dataclass(slots=True)
@@ -59,7 +60,10 @@ class Home:
     wheres: dict[Key, str] = field(default_factory=dict)
     expires: dict[Key, float] = field(default_factory=dict)
     changed_at: dict[Key, int] = field(default_factory=dict)  # seq of the last change of each that has not settled
-    before: dict[int, tuple[Key, str | None]] = field(default_factory=dict)  # by seq: the clause, until it is accepted
+    before: dict[int, tuple[Key, Held]] = field(default_factory=dict)  # by seq: what was held, until it is accepted
+
+    def held(self, key: Key) -> Held:
+        return (self.wheres[key], self.expires.get(key)) if key in self.wheres else None
 
     def next_seq(self) -> int:
         self.count += 1
@@ -101,7 +105,8 @@ class Client:
         key = SUBSCRIPTIONS, id
         if key not in home.wheres:
             raise CallerError(f"no subscription {shown(id)} to replace")
-        held, home.wheres[key] = home.wheres[key], where
+        held = home.held(key)
+        home.wheres[key] = where
         return self._changed(broker, key, held, lambda seq: Replace(seq, id, where))
 
     def unsubscribe(self, broker: str, id: str) -> list[Send]:
@@ -134,21 +139,21 @@ class Client:
     def _put(self, broker: str, table: str, id: str, where: str, expires: float | None, kind: Any) -> list[Send]:
         home = self.homes[broker]
         key = table, id
-        held, home.wheres[key] = home.wheres.get(key), where
+        held = home.held(key)
+        home.wheres[key] = where
         home.expires.pop(key, None)
         if expires is not None:
-            home.expires[key] = expires
+            home.expires[key] = expires = float(expires)
         return self._changed(broker, key, held, lambda seq: kind(seq, id, where, expires))
 
     def _drop(self, broker: str, key: Key, message: Any) -> list[Send]:
         home = self.homes[broker]
-        held = home.wheres.pop(key, None)
-        if held is None:
+        if home.wheres.pop(key, None) is None:
             raise CallerError(f"no {key[0][:-1]} {shown(key[1])} at broker {broker!r}")
         home.expires.pop(key, None)
         return self._changed(broker, key, None, message)
 
-    def _changed(self, broker: str, key: Key, held: str | None, message: Any) -> list[Send]:
+    def _changed(self, broker: str, key: Key, held: Held, message: Any) -> list[Send]:
         home = self.homes[broker]
         if not home.is_synced:
             home.changed_at[key] = 0  # told when it is
@@ -203,9 +208,16 @@ class Client:
         key, held = home.before.pop(message.seq, ((message.table, message.id), None))
         if not message.seq or key != (message.table, message.id):
             return
+        for seq, (other, _) in home.before.items():
+            if other == key and seq > message.seq:  # said since: it stands, unless it is refused too
+                home.before[seq] = key, held
+                return
         if held is None:
             home.wheres.pop(key, None)
             home.expires.pop(key, None)
             home.changed_at.pop(key, None)
-        else:
-            home.wheres[key] = held
+            return
+        home.wheres[key], expires = held
+        home.expires.pop(key, None)
+        if expires is not None:
+            home.expires[key] = expires
