@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +12,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if any(item.path.name == "test_spark_cluster.py" for item in session.items) and find_spec("pyspark"):
+        from test_spark_cluster import Cluster
+
+        Cluster.start()
+
+
+def pytest_unconfigure() -> None:
+    module = sys.modules.get("test_spark_cluster")
+    if module is not None:
+        module.Cluster.stop()
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A small local Spark, as strict as ours: ANSI on, time zone UTC.
 
-    The JVM stops at its first compiler: a test run is over before the second one has paid for itself.
+    The JVM stops at its first compiler: a test run is over before the second one has paid for itself. For the same
+    reason plans are interpreted, but for `make soak`; the cluster's (test_spark_cluster.py) are compiled. Spark also does
+    not note for every column where in a program it was made, which takes most of the time of making one.
     """
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
@@ -27,12 +43,15 @@ def spark() -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    if not os.environ.get("THATCH_SOAK"):
+        settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     builder = SparkSession.builder.master("local[2]").appName("thatch-tests")
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,31 +31,48 @@ FEW_WAYS = [way for way in WAYS if way.given != "scan"]
 SUBSCRIPTIONS = 40_000  # for an index of megabytes
 
 
+class Cluster:
+    """The process with the cluster. It takes half a minute, most of which it waits for machines to start, so that
+    conftest.py starts it when the tests are known; by the time that somebody asks, it is over."""
+
+    process: subprocess.Popen[str] | None = None
+    folder = Path()
+
+    @classmethod
+    def start(cls) -> None:
+        import pyspark
+
+        cls.folder = Path(tempfile.mkdtemp(prefix="thatch-cluster-"))
+        home = cls.folder / "home"  # executors work below it, so it must not be that of the installation
+        home.mkdir()
+        for each in Path(pyspark.__file__).parent.iterdir():
+            (home / each.name).symlink_to(each)
+        environment = os.environ | {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONPATH": str(Path(__file__).parent),
+        }
+        command = [sys.executable, __file__, str(cls.folder)]
+        cls.process = subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True)
+
+    @classmethod
+    def stop(cls) -> None:
+        if cls.process is not None:
+            cls.process.terminate()
+            cls.process.wait()
+            shutil.rmtree(cls.folder, ignore_errors=True)
+            cls.process = None
+
+
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    pyspark = pytest.importorskip("pyspark")
-    folder = tmp_path_factory.mktemp("cluster")
-    home = folder / "home"  # executors work below it, so it must not be that of the installation
-    home.mkdir()
-    for each in Path(pyspark.__file__).parent.iterdir():
-        (home / each.name).symlink_to(each)
-    environment = os.environ | {
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": str(Path(__file__).parent),
-    }
-    run = subprocess.run(
-        [sys.executable, __file__, str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+def report() -> dict[str, Any]:
+    pytest.importorskip("pyspark")
+    assert Cluster.process is not None
+    _, said = Cluster.process.communicate(timeout=300)
+    assert Cluster.process.returncode == 0, said[-3000:]
+    report: dict[str, Any] = json.loads((Cluster.folder / "report.json").read_text())
     return report
 
 
@@ -91,6 +111,7 @@ def session(folder: Path) -> SparkSession:
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "OFF",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
