@@ -30,8 +30,8 @@ def spark() -> Iterator[SparkSession]:
     """A small local Spark, as strict as ours: ANSI on, time zone UTC.
 
     The JVM stops at its first compiler: a test run is over before the second one has paid for itself. For the same
-    reason plans are interpreted, but for `make soak`; the cluster's (test_spark_cluster.py) are compiled. Spark also does
-    not note for every column where in a program it was made, which takes most of the time of making one.
+    reason plans are interpreted, but for `make soak`; those of test_spark_cluster.py are compiled. And Spark does not
+    note for every column where in a program it was made, which takes most of the time of making one.
     """
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
