@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    # A tenth of the time went into looking for garbage among what stays: modules, tests, whatever Numba keeps.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
     if any(item.path.name == "test_spark_cluster.py" for item in session.items) and find_spec("pyspark"):
         from test_spark_cluster import Cluster
 

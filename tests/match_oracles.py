@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from clause_rows import SPACE, make_rows, without_some_nulls
 from clauses import ClauseWriter
 from cover_oracles import MIXED_SPACES, Cells, clause_pool, ints
+from strategies import soaked
 from thatch import Space
 from thatch.axis import BoolAxis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
 from thatch.intervals import Intervals
@@ -367,7 +368,8 @@ def decoded(space: Space, points: Coordinates) -> list[Event]:
 def telling_points(rng: Generator, space: Space, low: Coordinates, high: Coordinates) -> Coordinates:
     """For every box: points inside but for one attribute, which is at low - 1, low, high, high + 1; and anywhere.
 
-    Every attribute in turn for a small set, one of them for a larger one; of thousands of boxes only some.
+    Every attribute in turn for a small set; for a larger one any attribute, and, but for `make soak`, either end; of
+    thousands of boxes only some.
     """
     count, attributes = low.shape
     anywhere = rng.integers(space.low, space.high, (60, attributes), np.int64, endpoint=True)
@@ -377,7 +379,11 @@ def telling_points(rng: Generator, space: Space, low: Coordinates, high: Coordin
         box, axis, kind = (each.ravel() for each in np.indices((count, attributes, 4)))
     else:
         chosen = np.arange(count) if count <= 1000 else rng.permutation(count)[:500]
-        box, kind = (each.ravel() for each in np.meshgrid(chosen, np.arange(4)))
+        box, kind = (each.ravel() for each in np.meshgrid(chosen, np.arange(soaked(2, 4))))
+        if not soaked(0, 1):
+            kind = np.where(
+                rng.random(len(kind)) < 0.5, kind, 3 - kind
+            )  # before or after; the first or the last inside
         axis = rng.integers(0, attributes, len(box))
     points = rng.integers(low[box], np.maximum(low[box], high[box]), dtype=np.int64, endpoint=True)
     begin, end = low[box, axis], high[box, axis]
@@ -415,17 +421,18 @@ def every_type() -> Case:
     """Random clauses over eighteen attributes of every type, `within` among them."""
     random = Random(f"{SEED}/every type")
     writer = ClauseWriter(random)
-    events = [without_some_nulls(random, row) for row in make_rows(random, 90)]
-    return clause_case("every type", Space.parse(SPACE), [writer.clause().ours for _ in range(180)], events)
+    events = [without_some_nulls(random, row) for row in make_rows(random, soaked(60, 90))]
+    clauses = [writer.clause().ours for _ in range(soaked(120, 180))]
+    return clause_case("every type", Space.parse(SPACE), clauses, events)
 
 
 def mixed(text: str) -> Case:
     """Clauses of few attributes, and an event of every cell that they cut the space into."""
-    space, pool = clause_pool(text, 90, SEED)
+    space, pool = clause_pool(text, soaked(50, 90), SEED)
     events = [space.decode(point) for point in Cells(space, pool).points()]
     random = Random(f"{SEED}/{text}")
     numbers = np.array(random.sample(range(300), len(pool)), np.int64)
-    return Case(f"mixed: {text}", space, numbers, random.sample(events, min(260, len(events))), pool)
+    return Case(f"mixed: {text}", space, numbers, random.sample(events, min(soaked(120, 260), len(events))), pool)
 
 
 def doubles() -> Case:
@@ -489,7 +496,7 @@ def balls() -> Case:
     clauses += ["within(5, x, 0, y, 0) AND n IN (1, 3, 5)", "within(5, x, 0, y, 0) AND within(5, x, 6, y, 8)"]
     clauses += ["within(5, x, 0, y, 0) AND within(5, x, 6, y, 0)", "x IS NULL", "n IS NULL AND y > 0D"]
     events: list[Event] = []
-    for _ in range(150):
+    for _ in range(soaked(90, 150)):
         scale, cx, cy = random.choice((0.1, 1.0, 5.0)), float(random.randint(-9, 9)), float(random.randint(-9, 9))
         clauses.append(f"within({5 * scale!r}D, x, {cx!r}D, y, {cy!r}D)" + random.choice(("", "", " AND n > 2")))
         dx, dy = random.choice(((3, 4), (4, -3), (-5, 0), (0, 5), (-3, -4)))
@@ -526,7 +533,7 @@ def unions() -> Case:
     """Terms that overlap: most events lie in several terms of one region, which is named once."""
     space, random = ints(12, 12, 12), Random(f"{SEED}/unions")
     clauses = []
-    for _ in range(100):
+    for _ in range(soaked(60, 100)):
         terms = []
         for _ in range(random.choice((2, 3, 5, 9))):
             sides = []
@@ -535,11 +542,12 @@ def unions() -> Case:
                 sides.append(f"{name} BETWEEN {low} AND {random.randint(low, 12)}")
             terms.append(" AND ".join(sides))
         clauses.append(" OR ".join(f"({term})" for term in terms))
-    events = [{f"a{axis}": random.randint(0, 11) for axis in range(3)} for _ in range(200)]
+    events = [{f"a{axis}": random.randint(0, 11) for axis in range(3)} for _ in range(soaked(100, 200))]
     return clause_case("unions", space, clauses, events)
 
 
-LIST_SIZES = (1, 15, 16, 17, 300, 50_000)
+LONG_LIST = soaked(5_000, 50_000)
+LIST_SIZES = (1, 15, 16, 17, 300, LONG_LIST)
 
 
 def watchlists() -> Case:
@@ -555,7 +563,7 @@ def watchlists() -> Case:
         for size in LIST_SIZES:
             texts = ", ".join(write(3 * at) for at in range(size))
             clauses.append(f"{attribute} IN ({texts}) AND size < 50")
-            if size < 50_000:
+            if size < LONG_LIST:
                 clauses += [f"{attribute} IN ({texts})", f"{attribute} NOT IN ({texts})"]
                 clauses += [f"{attribute} IN ({texts}) OR size = 7", f"{attribute} NOT IN ({texts}) AND size >= 50"]
     for size in (2, 16, 300):
@@ -563,7 +571,8 @@ def watchlists() -> Case:
         clauses += [" AND ".join(lists), " OR ".join(lists), f"{lists[0]} AND NOT ({lists[2]})"]
     random = Random(f"{SEED}/watchlists")
     events = []
-    for at in [-3, -1, *range(55), 897, 898, 899, 900, 903, 149_994, 149_997, 149_998, 150_000, 10**6]:
+    last = 3 * LONG_LIST
+    for at in [-3, -1, *range(55), 897, 898, 899, 900, 903, last - 6, last - 3, last - 2, last, 10**6]:
         for turn in range(2):
             near = [at, at, at + random.choice((-1, 1, 3)), None]
             id, weight, name = (random.choice(near) for _ in range(3)) if turn else (at, at, at)
@@ -592,7 +601,7 @@ def times() -> Case:
     random = Random(f"{SEED}/times")
     base = datetime(2020, 2, 29, 10, tzinfo=UTC)
     events = []
-    for at in range(180):
+    for at in range(soaked(100, 180)):
         second, micro = random.choice(((0, 0), (0, 1), (0, 999_998), (0, 999_999), (1, 0)))
         price = random.choice((None, "-100.00", "-99.99", "-0.01", "0.00", "0.01", "0.02", "19.99", "20.00", "100.00"))
         event: Event = {"at": base.replace(second=second, microsecond=micro), "kind": random.choice("abc")}

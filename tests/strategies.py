@@ -1,7 +1,8 @@
-"""What the property tests share: how long Hypothesis runs, and random values, names and declarations of attributes."""
+"""What the tests share: how long they run, and random values, names and declarations of attributes."""
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,11 @@ from thatch.axis import (
 from thatch.space import Attribute
 
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def soaked(few: int, many: int) -> int:
+    """How many: few, which take every path, or under `make soak` many."""
+    return many if os.environ.get("THATCH_SOAK") else few
 
 
 def examples(count: int) -> settings:

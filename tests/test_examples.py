@@ -77,7 +77,7 @@ def test_packet_rules(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert "8,560 packets drawn from the rules" in out and "first match, 0 of them redundant\n" in out
 
 
-def test_packet_rules_of_another_file(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    names, _ = run("packet_rules.py", capsys, monkeypatch)
+def test_packet_rules_of_another_file(capsys: pytest.CaptureFixture[str]) -> None:
+    names = runpy.run_path(str(EXAMPLES / "packet_rules.py"))
     names["main"](names["RULES"].parent / "acl1_1k")
     assert capsys.readouterr().out.startswith("acl1_1k: 941 rules; 22 are redundant:")

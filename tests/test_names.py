@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies import examples
+from strategies import examples, soaked
 from thatch import names as module
 from thatch.errors import CallerError
 from thatch.names import BITS, SIZE, Chunks, Names, id_of
@@ -72,7 +72,7 @@ steps = st.lists(
 )
 
 
-@examples(120)
+@examples(soaked(60, 120))
 @given(steps=steps, text=st.booleans())
 def test_names_are_a_dict(steps: list[tuple[str, int]], text: bool) -> None:
     """In chunks of eight, so that they come, shrink and go all the time."""

@@ -21,6 +21,7 @@ from clause_rows import SPACE, make_rows
 from clauses import ClauseWriter
 from cover_oracles import MIXED_SPACES, ints, number_anew, random_clause
 from match_oracles import STRINGS
+from strategies import soaked
 from thatch import CallerError, Space, SubscriptionTable
 from thatch import snapshot as files
 from thatch.axis import StringAxis
@@ -47,7 +48,7 @@ def filled(options: dict[str, Any], kind: str) -> tuple[SubscriptionTable, list[
     random = Random(f"{SEED}/{kind}/{options}")
     if kind == "mixed":
         space = Space.parse(MIXED_SPACES[2])
-        clauses = [random_clause(random, space) for _ in range(60)]
+        clauses = [random_clause(random, space) for _ in range(soaked(40, 60))]
         names = [None, "a", "ab", "abb", "abc", "b", "bb", "c", "zz"]
         rows: Rows = [
             {"name": random.choice(names), "kind": random.choice((None, "x", "y")), "ok": random.random() < 0.5,
@@ -55,7 +56,7 @@ def filled(options: dict[str, Any], kind: str) -> tuple[SubscriptionTable, list[
         ]  # fmt: skip
     elif kind == "every type":
         space, writer = Space.parse(SPACE), ClauseWriter(random)
-        clauses, rows = [writer.clause().ours for _ in range(60)], make_rows(random, 60)
+        clauses, rows = [writer.clause().ours for _ in range(soaked(40, 60))], make_rows(random, 60)
     else:
         space = Space.parse("x double, y double not null -100..100, symbol string, n int")
         lists = [random.sample(range(90), size) for size in (2, 20, 40)]
@@ -127,7 +128,7 @@ def test_all_of_it_comes_back_and_goes_on(kind: str, options: dict[str, Any], tm
     assert loaded.match_batch(batch) == table.match_batch(batch)
     assert table.options.items() >= {k: v for k, v in options.items() if k in ("form", "nodes_max")}.items()
     random = Random(f"{SEED}/{kind}")
-    for step in range(40):  # the same, on both
+    for step in range(soaked(18, 40)):  # the same, on both
         draw, ids = random.random(), list(table)
         new, clause = f"n{step}" if isinstance(ids[0], str) else 1000 + step, random.choice(clauses)
         if draw < 0.35:
@@ -596,7 +597,7 @@ def test_numbers_that_were_changed(written: bytes, tmp_path: Path) -> None:
     path.write_bytes(written)
     body = files.read(path)
     arrays = ["passive", *STARTS, "certificates", ".side_axis", ".ends", ".ball_axes"]
-    for _ in range(150):
+    for _ in range(soaked(80, 150)):
         name = random.choice(arrays)
         values = numbers(getattr(body.regions if name.startswith(".") else body, name.lstrip(".")))
         place = random.randrange(len(values))

@@ -28,6 +28,7 @@ from clause_rows import COLUMNS, SPACE, make_rows, make_table, without_some_null
 from clauses import ClauseWriter
 from cover_oracles import MIXED_SPACES, Cells, clause_pool, ints, number_anew, random_box, region_of, whole
 from match_oracles import BALL_SPACE, Pool, mixed_pool
+from strategies import soaked
 from test_told import Mirror, pool
 from thatch import CallerError, ClauseError, EventError, Space, SubscriptionTable, UnknownSubscription, covers
 from thatch.axis import EnumAxis, quoted
@@ -611,7 +612,7 @@ def test_told_sets_replace(kind: str, cover: str, retract: bool) -> None:
     space, regions, cells = pool(kind)
     random = Random(f"{SEED}/{kind}")
     mirror = Replacing(space, cells, cover, retract)
-    for step in range(90):
+    for step in range(soaked(70, 90)):
         draw = random.random()
         if len(mirror.regions) < 6 or draw < 0.3:
             mirror.subscribe(step, random.choice(regions))
@@ -658,7 +659,7 @@ def test_an_engine_that_is_loaded_decides_as_one_that_was_told(text: str) -> Non
     else:
         space, regions = clause_pool(text, 60, SEED)
     random = Random(SEED)
-    for _ in range(6):
+    for _ in range(soaked(3, 6)):
         members = dict(enumerate(random.choices(regions[1:], k=12)))
         one, other = ExactEngine(space), ExactEngine(space)
         for id, region in members.items():
@@ -700,13 +701,13 @@ def chosen_clauses(random: Random, text: str, count: int) -> tuple[Space, list[s
 )
 def test_many_decide_as_one_by_one(form: str, cover: str | None, retract: bool) -> None:
     random = Random(f"{SEED}/{form}/{cover}/{retract}")
-    space, clauses = chosen_clauses(random, MIXED_SPACES[2], 70)
+    space, clauses = chosen_clauses(random, MIXED_SPACES[2], soaked(40, 70))
     elsewhere = Space.parse(str(space))
     elsewhere.where("name >= 'aaaa' AND name < 'zzz'")
     made = {"clauses": str, "regions": space.where, "another space": elsewhere.where}[form]
     table, told = SubscriptionTable(space, cover, retract), Told(space, cover, retract)
     start = 0
-    for size in (1, 0, 30, 4, 35):
+    for size in (1, 0, soaked(15, 30), 4, soaked(20, 35)):
         ids = [f"{random.random()}" for _ in range(size)]
         wheres = clauses[start : start + size]
         regions = {id: space.where(where) for id, where in zip(ids, wheres, strict=True)}
@@ -1254,7 +1255,7 @@ def test_random_interleavings(kind: str, cover: str | None, retract: bool) -> No
         return random.randrange(len(pool.regions))
 
     held = 0
-    for step in range(170):
+    for step in range(soaked(90, 170)):
         draw, ids = random.random(), list(receiver.wanted)
         growing = step % 60 < 38
         if len(ids) < 4 or draw < (0.35 if growing else 0.15):
@@ -1333,8 +1334,8 @@ def test_groups_change_no_answer() -> None:
     """Random clauses over every type: with covering on, passive ones are found all the same."""
     space, random = Space.parse(SPACE), Random(SEED)
     writer = ClauseWriter(random)
-    clauses = [writer.clause().ours for _ in range(90)]
-    rows = [without_some_nulls(random, row) for row in make_rows(random, 80)]
+    clauses = [writer.clause().ours for _ in range(soaked(45, 90))]
+    rows = [without_some_nulls(random, row) for row in make_rows(random, soaked(40, 80))]
     events = make_table(rows)
     tables = [SubscriptionTable(space, cover, retract, groups=cover is not None) for cover, retract in SETTINGS]
     tables.append(SubscriptionTable(space, "exact"))
@@ -1354,7 +1355,7 @@ def test_groups_change_no_answer() -> None:
         assert [tables[2].match(row) for row in rows] == [tables[0].match(row) for row in rows]
         if not turn:
             assert all(len(passive(table)) > 5 for table in tables[1:])
-            for id in random.sample(ids, 30):
+            for id in random.sample(ids, len(ids) // 3):
                 for table in tables:
                     table.unsubscribe(id)
     for table in tables:
@@ -1530,7 +1531,7 @@ def test_imprecise_events(text: str, cover: str | None) -> None:
         here = {id: random.choice(regions) for id in random.sample(range(100), count)}
         for id, region in here.items():
             table.subscribe(id, region)
-        for asked in random.sample(regions, 15):
+        for asked in random.sample(regions, soaked(9, 15)):
             mask = cells.mask(asked)
             found = table.match_region(asked if random.random() < 0.5 else asked.to_sql())
             assert isinstance(found, RegionMatch)
@@ -1653,7 +1654,7 @@ def test_four_threads_read_while_one_writes(cover: str | None, retract: bool) ->
     text = "name string, size int not null 0..99"
     events = [{"name": name, "size": size} for name, size in zip("acdhz", (5, 30, 55, 80, 95), strict=True)]
     batch = {"name": [each["name"] for each in events], "size": np.array([each["size"] for each in events])}
-    script = list(written(Random(SEED), 90))
+    script = list(written(Random(SEED), soaked(45, 90)))
     aside, here, truth = Space.parse(text), dict[str, Region](), [[[] for _ in events]]
     for operation, (id, *clause) in script:
         here.pop(id) if operation == "unsubscribe" else here.update({id: aside.where(*clause)})

@@ -140,16 +140,28 @@ def subtract_box(low: Ints, high: Ints, cut_low: Ints, cut_high: Ints, out_low: 
     count = 0
     for axis in range(d):
         if low[axis] < cut_low[axis]:
-            out_low[count], out_high[count] = low, high
+            for other in range(d):
+                out_low[count, other], out_high[count, other] = low[other], high[other]
             out_high[count, axis] = cut_low[axis] - 1
             count += 1
             low[axis] = cut_low[axis]
         if high[axis] > cut_high[axis]:
-            out_low[count], out_high[count] = low, high
+            for other in range(d):
+                out_low[count, other], out_high[count, other] = low[other], high[other]
             out_low[count, axis] = cut_high[axis] + 1
             count += 1
             high[axis] = cut_high[axis]
     return count
+
+
+@kernel
+def with_room(array: Ints, more: int) -> Ints:
+    """A copy with room for more rows."""
+    larger = np.empty((len(array) + more, array.shape[1]), np.int64)
+    for row in range(len(array)):
+        for column in range(array.shape[1]):
+            larger[row, column] = array[row, column]
+    return larger
 
 
 @kernel
@@ -163,39 +175,41 @@ def subtract(low: Ints, high: Ints, cut_low: Ints, cut_high: Ints, cap: int) -> 
     n, d, m = low.shape[0], low.shape[1], cut_low.shape[0]
     out_low, out_high = np.empty((16, d), np.int64), np.empty((16, d), np.int64)
     stack_low, stack_high = np.empty((64, d), np.int64), np.empty((64, d), np.int64)
-    stack_next = np.empty(64, np.int64)
+    stack_next = np.empty((64, 1), np.int64)
     piece_low, piece_high = np.empty((2 * d, d), np.int64), np.empty((2 * d, d), np.int64)
     now_low, now_high = np.empty(d, np.int64), np.empty(d, np.int64)
     count = 0
     for box in range(n):
-        stack_low[0], stack_high[0], stack_next[0] = low[box], high[box], 0
-        top = 1
+        for axis in range(d):
+            stack_low[0, axis], stack_high[0, axis] = low[box, axis], high[box, axis]
+        stack_next[0, 0], top = 0, 1
         while top > 0:
             top -= 1
-            now_low[:], now_high[:] = stack_low[top], stack_high[top]
-            cut, pieces = stack_next[top], -1
+            for axis in range(d):
+                now_low[axis], now_high[axis] = stack_low[top, axis], stack_high[top, axis]
+            cut, pieces = stack_next[top, 0], -1
             while cut < box + m and pieces < 0:
-                if cut < box:
-                    pieces = subtract_box(now_low, now_high, low[cut], high[cut], piece_low, piece_high)
-                else:
-                    pieces = subtract_box(
-                        now_low, now_high, cut_low[cut - box], cut_high[cut - box], piece_low, piece_high
-                    )
+                one = low[cut] if cut < box else cut_low[cut - box]
+                other = high[cut] if cut < box else cut_high[cut - box]
+                pieces = subtract_box(now_low, now_high, one, other, piece_low, piece_high)
                 cut += 1
             if pieces < 0:  # met none of them: this piece stays
                 if count == cap:
                     return False, out_low[:0].copy(), out_high[:0].copy()
-                if count == out_low.shape[0]:
-                    out_low, out_high = np.concatenate((out_low, out_low)), np.concatenate((out_high, out_high))
-                out_low[count], out_high[count] = now_low, now_high
+                if count == len(out_low):
+                    out_low, out_high = with_room(out_low, len(out_low)), with_room(out_high, len(out_low))
+                for axis in range(d):
+                    out_low[count, axis], out_high[count, axis] = now_low[axis], now_high[axis]
                 count += 1
                 continue
-            if top + pieces > stack_next.shape[0]:
-                stack_low = np.concatenate((stack_low, stack_low, piece_low))
-                stack_high = np.concatenate((stack_high, stack_high, piece_high))
-                stack_next = np.concatenate((stack_next, stack_next, np.empty(2 * d, np.int64)))
+            if top + pieces > len(stack_next):
+                more = len(stack_next) + 2 * d
+                stack_low, stack_high = with_room(stack_low, more), with_room(stack_high, more)
+                stack_next = with_room(stack_next, more)
             for piece in range(pieces):
-                stack_low[top], stack_high[top], stack_next[top] = piece_low[piece], piece_high[piece], cut
+                for axis in range(d):
+                    stack_low[top, axis], stack_high[top, axis] = piece_low[piece, axis], piece_high[piece, axis]
+                stack_next[top, 0] = cut
                 top += 1
     return True, out_low[:count].copy(), out_high[:count].copy()
 

@@ -60,12 +60,14 @@ def inlined(function: F) -> F:
 
 
 def _compiled(function: F, inline: Literal["always", "never"]) -> F:
+    # Nobody calls a kernel from C: without the wrapper for it, each compiles a tenth faster.
+    options: dict[str, Any] = {"nogil": True, "inline": inline, "no_cfunc_wrapper": True}
     try:
-        compiled: Any = numba.njit(cache=True, nogil=True, inline=inline)(function)
+        compiled: Any = numba.njit(cache=True, **options)(function)
         with suppress(AttributeError):  # should Numba's own names change, it works as it does by itself
             compiled._cache._cache_file._source_stamp = _kernels_stamp()
     except (RuntimeError, OSError):  # "no locator available": neither beside the file nor in the user's home
-        compiled = numba.njit(nogil=True, inline=inline)(function)
+        compiled = numba.njit(**options)(function)
     result: F = compiled
     return result
 

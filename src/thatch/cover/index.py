@@ -84,16 +84,18 @@ def meeting(rows: Rows, below: Ints, above: Ints, words: Any) -> int:
 
     Rows with more than 63/64 of all boxes are left out: verification is cheaper.
     """
+    bits_below, bits_above = rows.below, rows.above
+    below_count, above_count = rows.below_count, rows.above_count
     count = (rows.used[0] + 63) >> 6
     most = rows.used[1] - (rows.used[1] >> 6)
     started = False
     for axis in range(len(below)):
-        use_below = rows.below_count[axis, below[axis]] < most
-        use_above = rows.above_count[axis, above[axis]] < most
+        use_below = below_count[axis, below[axis]] < most
+        use_above = above_count[axis, above[axis]] < most
         if not use_below and not use_above:
             continue
-        one = rows.below[axis, below[axis] if use_below else CUTS]
-        other = rows.above[axis, above[axis] if use_above else 0]
+        one = bits_below[axis, below[axis] if use_below else CUTS]
+        other = bits_above[axis, above[axis] if use_above else 0]
         if started:
             for word in range(count):
                 words[word] &= one[word] & other[word]
@@ -102,46 +104,32 @@ def meeting(rows: Rows, below: Ints, above: Ints, words: Any) -> int:
                 words[word] = one[word] & other[word]
             started = True
     if not started:
-        row = rows.below[0, CUTS]
+        row = bits_below[0, CUTS]
         for word in range(count):
             words[word] = row[word]
     return count
 
 
 @kernel
-def meeting_slots(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any, slots: Ints) -> int:
-    """The slots of a superset of the boxes that meet low..high; their number."""
+def found_slots(rows: Rows, low: Ints, high: Ints, covering: bool, ranks: Ints, words: Any, slots: Ints) -> int:
+    """The slots of a superset of the boxes that meet low..high; or, exactly, of those that contain it, which begin
+    before it and end behind it. Their number."""
     for axis in range(len(low)):
-        ranks[0, axis] = cuts_below(rows.cuts, axis, high[axis])
-        ranks[1, axis] = cuts_upto(rows.cuts, axis, low[axis])
-    found = 0
-    for word in range(meeting(rows, ranks[0], ranks[1], words)):
-        bits = words[word]
-        while bits != 0:
-            slots[found] = (word << 6) + lowest_bit(bits)
-            found += 1
-            bits &= bits - _ONE
-    return found
-
-
-@kernel
-def covering_slots(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any, slots: Ints) -> int:
-    """The slots of all boxes that contain low..high, exactly: of those that begin before it and end behind it."""
-    for axis in range(len(low)):
-        ranks[0, axis] = cuts_below(rows.cuts, axis, low[axis])
-        ranks[1, axis] = cuts_upto(rows.cuts, axis, high[axis])
+        ranks[0, axis] = cuts_below(rows.cuts, axis, low[axis] if covering else high[axis])
+        ranks[1, axis] = cuts_upto(rows.cuts, axis, high[axis] if covering else low[axis])
     found = 0
     for word in range(meeting(rows, ranks[0], ranks[1], words)):
         bits = words[word]
         while bits != 0:
             slot = (word << 6) + lowest_bit(bits)
             bits &= bits - _ONE
-            covers = True
-            for axis in range(len(low)):
-                if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
-                    covers = False
-                    break
-            if covers:
+            kept = True
+            if covering:
+                for axis in range(len(low)):
+                    if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
+                        kept = False
+                        break
+            if kept:
                 slots[found] = slot
                 found += 1
     return found
@@ -283,17 +271,17 @@ class BoxIndex:
 
     def meeting(self, low: Ints, high: Ints) -> list[int]:
         """The slots of a superset of the boxes that meet low..high."""
-        return self.slots[: meeting_slots(self.rows, low, high, self.ranks, self.words, self.slots)].tolist()
+        return self.slots[: found_slots(self.rows, low, high, False, self.ranks, self.words, self.slots)].tolist()
 
     def inside(self, low: Ints, high: Ints) -> Ints:
         """The slots of the boxes that low..high contains."""
-        slots = self.slots[: meeting_slots(self.rows, low, high, self.ranks, self.words, self.slots)]
+        slots = self.slots[: found_slots(self.rows, low, high, False, self.ranks, self.words, self.slots)]
         within = (self.rows.low[slots] >= low).all(axis=1) & (self.rows.high[slots] <= high).all(axis=1)
         return slots[within]
 
     def around(self, low: Ints, high: Ints) -> list[int]:
         """The slots of the boxes that contain low..high."""
-        return self.slots[: covering_slots(self.rows, low, high, self.ranks, self.words, self.slots)].tolist()
+        return self.slots[: found_slots(self.rows, low, high, True, self.ranks, self.words, self.slots)].tolist()
 
     def check_invariants(self) -> None:
         rows, taken = self.rows, self.taken()

@@ -46,13 +46,13 @@ def width(low: int, high: int, wide: bool) -> float:
 
 
 @inlined
-def push(scratch: Scratch, top: int, start: int, stop: int) -> None:
-    """Put the box at hand on the stack, with the place of its candidates."""
-    for axis in range(len(scratch.low)):
-        scratch.stack_low[top, axis] = scratch.low[axis]
-        scratch.stack_high[top, axis] = scratch.high[axis]
-    scratch.stack_list[top, 0] = start
-    scratch.stack_list[top, 1] = stop
+def push(
+    low: Ints, high: Ints, stack_low: Ints, stack_high: Ints, stack_list: Ints, top: int, start: int, stop: int
+) -> None:
+    """Put a box on the stack, with the place of its candidates."""
+    for axis in range(len(low)):
+        stack_low[top, axis], stack_high[top, axis] = low[axis], high[axis]
+    stack_list[top, 0], stack_list[top, 1] = start, stop
 
 
 @inlined
@@ -61,6 +61,11 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
     d = lows.shape[1]
     low, high = lows[box], highs[box]
     now_low, now_high, state = scratch.low, scratch.high, scratch.state
+    # Out of the tuples once: each access in a loop would be compiled, with counts up and down, and then optimised away.
+    own_low, own_high, owner = rows.low, rows.high, rows.owner
+    below_count, above_count = rows.below_count, rows.above_count
+    words, lists, masks, names = scratch.words, scratch.lists, scratch.masks, scratch.names
+    stack_low, stack_high, stack_list = scratch.stack_low, scratch.stack_high, scratch.stack_list
     if rows.used[1] == 0:
         for axis in range(d):
             now_low[axis], now_high[axis] = low[axis], high[axis]
@@ -83,37 +88,37 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
                 high_upto += cuts[axis, cut] <= most
         ranks[0, axis], ranks[1, axis] = high_below, low_upto
         ranks[2, axis], ranks[3, axis] = low_below, high_upto
-        at_low = rows.below_count[axis, low_below] + rows.above_count[axis, low_upto]
-        at_high = rows.below_count[axis, high_below] + rows.above_count[axis, high_upto]
+        at_low = below_count[axis, low_below] + above_count[axis, low_upto]
+        at_high = below_count[axis, high_below] + above_count[axis, high_upto]
         if at_low <= at_high:
             now_low[axis], ranks[4, axis], ranks[5, axis] = low[axis], low_below, low_upto
         else:
             now_low[axis], ranks[4, axis], ranks[5, axis] = high[axis], high_below, high_upto
     # 1. One that covers it.
-    for word in range(meeting(rows, ranks[2], ranks[3], scratch.words)):
-        bits = scratch.words[word]
+    for word in range(meeting(rows, ranks[2], ranks[3], words)):
+        bits = words[word]
         while bits != 0:
             slot = (word << 6) + lowest_bit(bits)
             bits &= bits - _ONE
             covers = True
             for axis in range(d):
-                if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
+                if own_low[slot, axis] > low[axis] or own_high[slot, axis] < high[axis]:
                     covers = False
                     break
             if covers:
-                scratch.names[state[0]] = rows.owner[slot]
+                names[state[0]] = owner[slot]
                 state[0] += 1
                 return COVERED
     # 2. One that holds the corner, else it is a witness.
     held = False
-    for word in range(meeting(rows, ranks[4], ranks[5], scratch.words)):
-        bits = scratch.words[word]
+    for word in range(meeting(rows, ranks[4], ranks[5], words)):
+        bits = words[word]
         while bits != 0 and not held:
             slot = (word << 6) + lowest_bit(bits)
             bits &= bits - _ONE
             held = True
             for axis in range(d):
-                if rows.low[slot, axis] > now_low[axis] or rows.high[slot, axis] < now_low[axis]:
+                if own_low[slot, axis] > now_low[axis] or own_high[slot, axis] < now_low[axis]:
                     held = False
                     break
         if held:
@@ -129,24 +134,24 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
     found, masked, units, wide = 0, PLAIN_MAX < d <= 64, scratch.units, False
     for axis in range(d):
         wide |= edges[0, axis] < -(2**61) or edges[1, axis] > 2**61
-    for word in range(meeting(rows, ranks[0], ranks[1], scratch.words)):
-        bits = scratch.words[word]
+    for word in range(meeting(rows, ranks[0], ranks[1], words)):
+        bits = words[word]
         while bits != 0:
             slot = (word << 6) + lowest_bit(bits)
             bits &= bits - _ONE
-            scratch.masks[slot] = rows.bounded[slot]
-            scratch.lists[found] = slot
+            masks[slot] = rows.bounded[slot]
+            lists[found] = slot
             found += 1
     for axis in range(d):
         now_low[axis], now_high[axis] = low[axis], high[axis]
-    push(scratch, 0, 0, found)
+    push(now_low, now_high, stack_low, stack_high, stack_list, 0, 0, found)
     top = 1
-    room, depth = len(scratch.lists), len(scratch.stack_list) - 2 * d
+    room, depth = len(lists), len(stack_list) - 2 * d
     while top > 0:
         top -= 1
         for axis in range(d):
-            now_low[axis], now_high[axis] = scratch.stack_low[top, axis], scratch.stack_high[top, axis]
-        start, stop = scratch.stack_list[top, 0], scratch.stack_list[top, 1]
+            now_low[axis], now_high[axis] = stack_low[top, axis], stack_high[top, axis]
+        start, stop = stack_list[top, 0], stack_list[top, 1]
         state[1] += 1
         state[2] += stop - start
         if state[1] > nodes_max or state[2] > tests_max or 2 * stop - start > room or top > depth:
@@ -157,17 +162,17 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
             unit *= units[axis]
         end, share_sum, best, best_score, whole = stop, 0.0, -1, -1.0, -1
         for position in range(start, stop):
-            slot = scratch.lists[position]
+            slot = lists[position]
             faces = 0
             if masked:
-                share, mask, kept = 1.0, scratch.masks[slot], np.uint64(0)
+                share, mask, kept = 1.0, masks[slot], np.uint64(0)
                 while mask != 0:
                     axis = lowest_bit(mask)
                     mask &= mask - _ONE
                     before = faces
-                    faces += (rows.low[slot, axis] > now_low[axis]) + (rows.high[slot, axis] < now_high[axis])
-                    least = max(rows.low[slot, axis], now_low[axis])
-                    most = min(rows.high[slot, axis], now_high[axis])
+                    faces += (own_low[slot, axis] > now_low[axis]) + (own_high[slot, axis] < now_high[axis])
+                    least = max(own_low[slot, axis], now_low[axis])
+                    most = min(own_high[slot, axis], now_high[axis])
                     if least > most:
                         share = -1.0
                         break
@@ -175,14 +180,14 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
                         share *= width(least, most, wide) * units[axis]
                         kept |= _ONE << np.uint64(axis)
                 if start == 0:
-                    scratch.masks[slot] = kept
+                    masks[slot] = kept
             else:
                 share = unit if d <= PLAIN_MAX else 1.0  # with more, the unit may vanish
                 for axis in range(d):
                     # Sums of comparisons, minima and maxima: branches here would be mispredicted half the time.
-                    faces += (rows.low[slot, axis] > now_low[axis]) + (rows.high[slot, axis] < now_high[axis])
-                    least = max(rows.low[slot, axis], now_low[axis])
-                    most = min(rows.high[slot, axis], now_high[axis])
+                    faces += (own_low[slot, axis] > now_low[axis]) + (own_high[slot, axis] < now_high[axis])
+                    least = max(own_low[slot, axis], now_low[axis])
+                    most = min(own_high[slot, axis], now_high[axis])
                     if least > most:
                         share = -1.0
                         break
@@ -198,30 +203,30 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
                 score += 1.0  # leaves one piece: no branching
             if score > best_score:
                 best, best_score = slot, score
-            scratch.lists[end] = slot
+            lists[end] = slot
             end += 1
         if whole >= 0:
-            scratch.names[state[0]] = rows.owner[whole]
+            names[state[0]] = owner[whole]
             state[0] += 1
             continue
         # A share is a product of at most 2d + 1 widths and inverses of at most three roundings each, the sum has one
         # more for each member: less than 6d + n + 4 roundings of one part in 2^53 in all, so the true sum is below 1.
         if share_sum < 1.0 - (6 * d + (end - stop) + 4) * _MARGIN:
             return UNCOVERED
-        scratch.names[state[0]] = rows.owner[best]
+        names[state[0]] = owner[best]
         state[0] += 1
         for turn in range(d):  # the first attribute last, so that its pieces, the widest, are asked first
             axis = d - 1 - turn
-            if rows.low[best, axis] > now_low[axis]:
-                push(scratch, top, stop, end)
-                scratch.stack_high[top, axis] = rows.low[best, axis] - 1
+            if own_low[best, axis] > now_low[axis]:
+                push(now_low, now_high, stack_low, stack_high, stack_list, top, stop, end)
+                stack_high[top, axis] = own_low[best, axis] - 1
                 top += 1
-                now_low[axis] = rows.low[best, axis]
-            if rows.high[best, axis] < now_high[axis]:
-                push(scratch, top, stop, end)
-                scratch.stack_low[top, axis] = rows.high[best, axis] + 1
+                now_low[axis] = own_low[best, axis]
+            if own_high[best, axis] < now_high[axis]:
+                push(now_low, now_high, stack_low, stack_high, stack_list, top, stop, end)
+                stack_low[top, axis] = own_high[best, axis] + 1
                 top += 1
-                now_high[axis] = rows.high[best, axis]
+                now_high[axis] = own_high[best, axis]
     return COVERED
 
 

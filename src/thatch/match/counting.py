@@ -23,7 +23,7 @@ from thatch.axis import Coordinates
 from thatch.boxes import Ints
 from thatch.jit import kernel
 from thatch.match.axes import Axes
-from thatch.match.entries import Entries, Exact, verified
+from thatch.match.entries import Entries, verified
 from thatch.match.matcher import Numbers
 from thatch.match.scan import ScanMatcher, ScanView
 from thatch.match.tree import arranged, grown
@@ -39,16 +39,18 @@ def match_counting(
     high_slots: Any,
     sizes: Ints,
     needed: Any,
-    exact: Exact,
     points: Ints,
-    doubles: Any,
-) -> tuple[Ints, Ints]:
-    """(row, number) pairs. Line a of low and high has the predicates of attribute a; sizes[:, a] tells how many."""
+) -> tuple[Ints, Ints, int]:
+    """Rows and slots for `verified`, and how many.
+
+    Line a of low and high has the predicates of attribute a; sizes[:, a] tells how many.
+    """
     n, d = points.shape
     counts = np.empty(len(needed), np.uint16)
     rows, slots, found = np.empty(64, np.int64), np.empty(64, np.int64), 0
     for row in range(n):
-        counts[:] = 0
+        for slot in range(len(needed)):
+            counts[slot] = 0
         for axis in range(d):
             value = points[row, axis]
             for place in range(sizes[0, axis]):
@@ -63,11 +65,10 @@ def match_counting(
         for slot in range(len(needed)):
             if counts[slot] == needed[slot]:
                 if found == len(rows):
-                    rows, slots = grown(rows, found), grown(slots, found)
+                    rows, slots = grown(rows, len(rows)), grown(slots, len(rows))
                 rows[found], slots[found] = row, ~slot
                 found += 1
-    found = verified(exact, 0, points, doubles, rows, slots, found)
-    return rows[:found], slots[:found]
+    return rows, slots, found
 
 
 class CountingView(ScanView):
@@ -95,11 +96,12 @@ class CountingView(ScanView):
 
     def match_points(self, columns: Sequence[Coordinates]) -> tuple[Numbers, Numbers]:
         points = np.stack(columns, axis=1)
-        pairs = match_counting(
-            self._bounds[0], self._slots[0], self._bounds[1], self._slots[1], self._sizes, self._needed,
-            self._exact, points, self._axes.doubles(points, self._ball_axes),
-        )  # fmt: skip
-        return arranged(*pairs, len(points))
+        rows, slots, found = match_counting(
+            self._bounds[0], self._slots[0], self._bounds[1], self._slots[1], self._sizes, self._needed, points
+        )
+        doubles = self._axes.doubles(points, self._ball_axes)
+        found = verified(self._exact, 0, points, doubles, rows, slots, found)
+        return arranged(rows[:found], slots[:found], len(points))
 
 
 class CountingMatcher(ScanMatcher):

@@ -116,25 +116,25 @@ def copy_checks(
 ) -> tuple[int, int, int]:
     """Copy the checks of some entries to new arrays, in order; what is used of each. Only counted where those are
     empty."""
+    first, known, known_values, known_reals = exact.checks_at, exact.checks, exact.values, exact.reals
     counted, values_used, reals_used = 0, 0, 0
     for place in range(len(slots)):
-        check = exact.checks_at[slots[place]]  # there are some
+        check = first[slots[place]]  # there are some
         if len(checks_at):
             checks_at[place] = counted if check >= 0 else -1
         while check >= 0:
-            axis, start, stop, real, flags = exact.checks[check]
-            width = stop - start + 1 if axis < 0 else 0
+            axis, start, stop = known[check, 0], known[check, 1], known[check, 2]
+            real, flags, size = known[check, 3], known[check, 4], stop - start
+            width = size + 1 if axis < 0 else 0
             if len(checks):
-                checks[counted, 0], checks[counted, 1], checks[counted, 2] = (
-                    axis,
-                    values_used,
-                    values_used + stop - start,
-                )
+                checks[counted, 0], checks[counted, 1], checks[counted, 2] = axis, values_used, values_used + size
                 checks[counted, 3], checks[counted, 4] = reals_used, flags
-                values[values_used : values_used + stop - start] = exact.values[start:stop]
-                reals[reals_used : reals_used + width] = exact.reals[real : real + width]
+                for each in range(size):
+                    values[values_used + each] = known_values[start + each]
+                for each in range(width):
+                    reals[reals_used + each] = known_reals[real + each]
             counted += 1
-            values_used += stop - start
+            values_used += size
             reals_used += width
             check = check + 1 if not flags & LAST else -1
     return counted, values_used, reals_used

@@ -28,7 +28,7 @@ from thatch.cover.engine import Boxes, as_boxes, as_regions, region_of_box
 from thatch.intervals import Intervals
 from thatch.labels import Labels
 from thatch.match.axes import NO_DOUBLES, Axes
-from thatch.match.entries import LAST, Entries, Exact, boxed, entries_handle
+from thatch.match.entries import LAST, Entries, Exact, boxed, entries_handle, verified
 from thatch.match.matcher import Matcher, Numbers, View
 from thatch.match.postings import Postings, build_postings, match_posted
 from thatch.match.tree import (
@@ -129,10 +129,11 @@ class TreeView(View):
         """The same, all points together; the buffer one by one."""
         exact, version, axes = self.exact, self.version, self._axes
         doubles = axes.doubles(points, self.ball_axes) if self.ball_axes else NO_DOUBLES
-        scratch = _scratch(*points.shape)
-        found = [
-            match_lists(tree, exact, version, axes.is_double, points, doubles, scratch) for tree in self.levels.trees
-        ]
+        scratch, found = _scratch(*points.shape), []
+        for tree in self.levels.trees:
+            rows, slots, count = match_lists(tree, axes.is_double, points, scratch)
+            count = verified(exact, version, points, doubles, rows, slots, count)
+            found.append(np.stack((rows[:count], slots[:count])))
         if self.first < self.last:
             moment = np.array((version, self.first, self.last), np.int64)
             found.append(match_each(entries_handle(exact), NO_TREES, moment, axes.is_double, points, doubles))
@@ -142,7 +143,9 @@ class TreeView(View):
 
     def _with_posted(self, found: list[Ints], points: Ints, doubles: Any) -> Ints:
         for postings in self.levels.postings:
-            found.append(match_posted(postings, self.exact, self.version, points, doubles))
+            rows, numbers, count, open_rows, slots, more = match_posted(postings, self.exact, self.version, points)
+            more = verified(self.exact, self.version, points, doubles, open_rows, slots, more)
+            found += [np.stack((rows[:count], numbers[:count])), np.stack((open_rows[:more], slots[:more]))]
         return np.concatenate([np.zeros((2, 0), np.int64), *found], axis=1)
 
     def meeting(self, region: Region) -> list[int]:

@@ -11,13 +11,13 @@ Down to 4,096 boxes the cut is at the threshold itself; below, at the nearest mu
 
 from __future__ import annotations
 
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
 
 from thatch.boxes import Ints
-from thatch.jit import inlined, kernel
+from thatch.jit import kernel
 
 BLOCK = 64
 SAMPLE = 32
@@ -28,28 +28,14 @@ NARROW = 0.5  # a side below this share of the whole tells where a box is
 THIN = 1e-4  # how wide a flat side counts, so that volumes stay above zero
 
 
-@inlined
-def key(rows: Any, row: int, axis: int, by_width: bool) -> float:
-    low, high = np.float64(rows[row, 2 * axis]), np.float64(rows[row, 2 * axis + 1])
-    return high - low if by_width else low + high
+@kernel
+def key(low: float, high: float, by_width: bool) -> float:
+    return np.float64(high) - np.float64(low) if by_width else np.float64(low) + np.float64(high)
 
 
-@inlined
-def swap(rows: Any, order: Any, one: int, other: int) -> None:
-    order[one], order[other] = order[other], order[one]
-    for column in range(rows.shape[1]):
-        rows[one, column], rows[other, column] = rows[other, column], rows[one, column]
-
-
-@inlined
-def widened(around: Any, bins: Any, place: int, scale: Any) -> float:
-    """Widen a box by that of a bin; its volume."""
-    volume = 1.0
-    for side in range(len(around) // 2):
-        around[2 * side] = min(around[2 * side], bins[place, 2 * side])
-        around[2 * side + 1] = max(around[2 * side + 1], bins[place, 2 * side + 1])
-        volume *= (around[2 * side + 1] - around[2 * side]) * scale[side] + THIN
-    return volume
+@kernel
+def is_narrow(low: float, high: float) -> bool:
+    return bool(np.float64(high) - np.float64(low) < NARROW)
 
 
 @kernel
@@ -78,7 +64,7 @@ def best_cut(
         axis, by_width = candidate % d, candidate >= d
         low, high = np.inf, -np.inf
         for each in range(n):
-            value = key(sample, each, axis, by_width)
+            value = key(sample[each, 2 * axis], sample[each, 2 * axis + 1], by_width)
             low, high = min(low, value), max(high, value)
         if not high > low:
             continue
@@ -92,7 +78,7 @@ def best_cut(
             for each in range(d):
                 bins[place, 2 * each], bins[place, 2 * each + 1] = np.inf, -np.inf
         for each in range(n):
-            value = key(sample, each, axis, by_width)
+            value = key(sample[each, 2 * axis], sample[each, 2 * axis + 1], by_width)
             if by_width:
                 value = sqrt(sqrt(max(value, 0.0)))
             place = min(int((value - low) * factor), BINS - 1)
@@ -101,27 +87,27 @@ def best_cut(
                 bins[place, 2 * side] = min(bins[place, 2 * side], sample[each, 2 * side])
                 bins[place, 2 * side + 1] = max(bins[place, 2 * side + 1], sample[each, 2 * side + 1])
         # From the right: what lies at or behind each bin. Then from the left, adding up.
-        around = bins[BINS + 1]
-        for side in range(d):
-            around[2 * side], around[2 * side + 1] = np.inf, -np.inf
-        total = 0
-        for turn in range(BINS - 1):
-            place = BINS - 1 - turn
+        around, total = bins[BINS + 1], 0
+        for turn in range(2 * (BINS - 1)):
+            backward = turn < BINS - 1
+            place = BINS - 1 - turn if backward else turn - (BINS - 1)
+            if turn % (BINS - 1) == 0:
+                total = 0
+                for side in range(d):
+                    around[2 * side], around[2 * side + 1] = np.inf, -np.inf
             total += counts[place]
-            volume = widened(around, bins, place, scale)
-            costs[place] = volume * np.ceil(total * blocks) if total > 0 else np.inf
-        for side in range(d):
-            around[2 * side], around[2 * side + 1] = np.inf, -np.inf
-        total = 0
-        for place in range(BINS - 1):
-            total += counts[place]
-            volume = widened(around, bins, place, scale)
-            if total > 0 and costs[place + 1] < np.inf:
-                cost = volume * np.ceil(total * blocks) + costs[place + 1]
-                if cost < best_cost:
-                    best_cost, best_axis, best_by_width = cost, axis, by_width
-                    best_at, best_low, best_high = low + (place + 1) / factor, low, high
-                    best_share = total / n
+            volume = 1.0
+            for side in range(d):
+                around[2 * side] = min(around[2 * side], bins[place, 2 * side])
+                around[2 * side + 1] = max(around[2 * side + 1], bins[place, 2 * side + 1])
+                volume *= (around[2 * side + 1] - around[2 * side]) * scale[side] + THIN
+            cost = volume * ceil(total * blocks) if total > 0 else np.inf
+            if backward:
+                costs[place] = cost
+            elif cost + costs[place + 1] < best_cost:
+                best_cost, best_axis, best_by_width = cost + costs[place + 1], axis, by_width
+                best_at, best_low, best_high = low + (place + 1) / factor, low, high
+                best_share = total / n
     if best_by_width:
         best_at, best_low, best_high = best_at**4, best_low**4, best_high**4
     return best_axis, best_by_width, best_at, best_share, best_low, best_high
@@ -134,6 +120,7 @@ def split(
     order: Any,
     spare: Any,
     kinds: Any,
+    histogram: Ints,
     start: int,
     stop: int,
     axis: int,
@@ -154,7 +141,7 @@ def split(
     if freely:
         below = 0
         for row in range(start, stop):
-            is_below = key(rows, row, axis, by_width) < at
+            is_below = key(rows[row, 2 * axis], rows[row, 2 * axis + 1], by_width) < at
             kinds[row] = 0 if is_below else 2
             below += is_below
         # Of either side there is at least a 64th: the depth stays logarithmic whatever the boxes.
@@ -164,11 +151,12 @@ def split(
         # By 256 bins of keys: the bins before one go to the front, of that one as many as are still wanted.
         blocks = (size + BLOCK - 1) // BLOCK
         quota = min(max((int(share * size) + BLOCK // 2) // BLOCK, 1), blocks - 1) * BLOCK
-        histogram = np.zeros(256, np.int64)
+        for place in range(256):
+            histogram[place] = 0
         scale = 255.0 / (most - least)
         for row in range(start, stop):
-            place = min(max((key(rows, row, axis, by_width) - least) * scale, 0.0), 255.0)
-            kinds[row] = np.uint8(int(place))
+            value = key(rows[row, 2 * axis], rows[row, 2 * axis + 1], by_width)
+            kinds[row] = np.uint8(int(min(max((value - least) * scale, 0.0), 255.0)))
             histogram[kinds[row]] += 1
         pivot = 0
         while quota >= histogram[pivot]:
@@ -192,7 +180,6 @@ def split(
     return front
 
 
-@kernel
 def by_pairs(rows: Any, order: Any) -> Ints:
     """Rearranged so that boxes that are narrow in the same two attributes stand together: where each group begins.
 
@@ -202,50 +189,58 @@ def by_pairs(rows: Any, order: Any) -> Ints:
     tests at a million; groups by all the attributes of a box, or by its own narrowest two, lost to this at any size.
     """
     n, d = len(rows), rows.shape[1] // 2
-    sampled = min(n, 4096)
+    starts = np.zeros(d * d + 2, np.int64)
+    left, tally = np.ones(min(n, 4096), np.bool_), np.empty((d, d), np.int64)
+    count = gather_pairs(rows, order, left, tally, np.empty((d * d, 2), np.int64), starts)
+    return np.unique(starts[:count])  # without empty ones
+
+
+@kernel
+def gather_pairs(rows: Any, order: Any, left: Any, tally: Ints, pairs: Ints, starts: Ints) -> int:
+    """Fill in where groups begin, and where the last one ends; how many that is. `left`: of a sample, what has no group
+    yet."""
+    n, d, sampled, chosen = len(rows), rows.shape[1] // 2, len(left), 0
     step = n / sampled
-    left = np.ones(sampled, np.bool_)
-    pairs = np.empty((d * d, 2), np.int64)
-    tally = np.empty((d, d), np.int64)
-    chosen = 0
     while chosen < n // (2 * BLOCK):
-        tally[:] = 0
+        for one in range(d):
+            for two in range(d):
+                tally[one, two] = 0
         for each in range(sampled):
             if left[each]:
                 row = int(each * step)
                 for one in range(d):
-                    if key(rows, row, one, True) < NARROW:
+                    if is_narrow(rows[row, 2 * one], rows[row, 2 * one + 1]):
                         for two in range(one + 1, d):
-                            tally[one, two] += key(rows, row, two, True) < NARROW
-        best = np.argmax(tally)
-        one, two = best // d, best % d
-        if tally[one, two] * step < 2 * BLOCK:
+                            tally[one, two] += is_narrow(rows[row, 2 * two], rows[row, 2 * two + 1])
+        first, second = 0, 0
+        for one in range(d):
+            for two in range(one + 1, d):
+                if tally[one, two] > tally[first, second]:
+                    first, second = one, two
+        if tally[first, second] * step < 2 * BLOCK:
             break
-        pairs[chosen, 0], pairs[chosen, 1] = one, two
+        pairs[chosen, 0], pairs[chosen, 1] = first, second
         chosen += 1
         for each in range(sampled):
             row = int(each * step)
-            if key(rows, row, one, True) < NARROW and key(rows, row, two, True) < NARROW:
-                left[each] = False
-    starts = np.zeros(chosen + 2, np.int64)
+            if is_narrow(rows[row, 2 * first], rows[row, 2 * first + 1]):
+                left[each] &= not is_narrow(rows[row, 2 * second], rows[row, 2 * second + 1])
     at = 0
     for group in range(chosen):
-        one, two = pairs[group]
+        one, two = pairs[group, 0], pairs[group, 1]
         for row in range(at, n):
-            if key(rows, row, one, True) < NARROW and key(rows, row, two, True) < NARROW:
-                swap(rows, order, at, row)
+            if is_narrow(rows[row, 2 * one], rows[row, 2 * one + 1]) and is_narrow(
+                rows[row, 2 * two], rows[row, 2 * two + 1]
+            ):
+                order[at], order[row] = order[row], order[at]
+                for column in range(2 * d):
+                    rows[at, column], rows[row, column] = rows[row, column], rows[at, column]
                 at += 1
         starts[group + 1] = at
     starts[chosen + 1] = n
-    kept = 1
-    for group in range(1, len(starts)):  # without empty ones
-        if starts[group] > starts[kept - 1]:
-            starts[kept] = starts[group]
-            kept += 1
-    return starts[:kept].copy()
+    return chosen + 2
 
 
-@kernel
 def partition(rows: Any, order: Any, groups: Ints) -> Ints:
     """Rows (low and high of each attribute by turns) and their order are rearranged; a binary tree of parts comes back.
 
@@ -253,12 +248,36 @@ def partition(rows: Any, order: Any, groups: Ints) -> Ints:
     halves, and blocks come in the order of the rows. Groups (where each begins, and the end) are kept apart.
     """
     n, d = len(rows), rows.shape[1] // 2
-    parts = np.empty((2 * (n // 16 + len(groups)) + 8, 4), np.int64)
-    sample = np.empty((SAMPLE, 2 * d), np.float32)
-    bins = np.empty((BINS + 2, 2 * d), np.float32)
-    counts, costs = np.empty(BINS, np.int64), np.empty(BINS, np.float64)
+    # A free cut leaves 64 rows or more on either side, so there are fewer than n/64; each of them and each group has a
+    # block that is not full: n/32 blocks and one for each group, at most. And it leaves 63/64 on a side, at most:
+    # 2^31 rows are cut a thousand deep.
+    parts = np.empty((n // 16 + 2 * len(groups), 4), np.int64)
+    stack = np.empty((4096, 3), np.int64)
+    sample, bins = np.empty((SAMPLE, 2 * d), np.float32), np.empty((BINS + 2, 2 * d), np.float32)
+    counts, costs, histogram = np.empty(BINS, np.int64), np.empty(BINS), np.empty(256, np.int64)
     words, spare, kinds = rows.view(np.int64), np.empty((n, d + 1), np.int64), np.empty(n, np.uint8)
-    stack = np.empty((4096, 3), np.int64)  # part; its groups, from and to
+    count = divide(rows, words, order, groups, parts, stack, sample, bins, counts, costs, histogram, spare, kinds)
+    return parts[:count]
+
+
+@kernel
+def divide(
+    rows: Any,
+    words: Any,
+    order: Any,
+    groups: Ints,
+    parts: Ints,
+    stack: Ints,
+    sample: Any,
+    bins: Any,
+    counts: Ints,
+    costs: Any,
+    histogram: Ints,
+    spare: Any,
+    kinds: Any,
+) -> int:
+    """Fill in the parts; how many they are. The stack has parts, and the groups of each, from and to."""
+    n = len(rows)
     parts[0, 0], parts[0, 1] = 0, n
     count, top = 1, 1
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(groups) - 1
@@ -278,11 +297,9 @@ def partition(rows: Any, order: Any, groups: Ints) -> Ints:
             if axis < 0:  # all alike: anywhere
                 middle = start + ((size >> 1) + BLOCK - 1) // BLOCK * BLOCK
             else:
-                middle = split(rows, words, order, spare, kinds, start, stop, axis, by_width, at, share, least, most)
-        if count + 2 > len(parts):
-            parts = np.concatenate((parts, np.empty_like(parts)))
-        if top + 2 > len(stack):
-            stack = np.concatenate((stack, np.empty_like(stack)))
+                middle = split(
+                    rows, words, order, spare, kinds, histogram, start, stop, axis, by_width, at, share, least, most
+                )
         parts[part, 2], parts[part, 3] = count, count + 1
         parts[count, 0], parts[count, 1] = start, middle
         parts[count + 1, 0], parts[count + 1, 1] = middle, stop
@@ -291,4 +308,4 @@ def partition(rows: Any, order: Any, groups: Ints) -> Ints:
         stack[top + 1, 2] = between if last - first > 1 else last
         top += 2
         count += 2
-    return parts[:count].copy()
+    return count

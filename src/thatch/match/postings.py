@@ -13,7 +13,7 @@ import numpy as np
 
 from thatch.boxes import Ints, lower_bound
 from thatch.jit import kernel
-from thatch.match.entries import LAST, Exact, verified
+from thatch.match.entries import LAST, Exact
 from thatch.match.tree import grown
 
 
@@ -61,7 +61,9 @@ def posted(values: Ints, places: Ints, slots: Any, keys: Ints) -> tuple[Ints, An
             while keys[at] < values[place]:
                 at += 1
             counts[at] += 1
-    heads = np.cumsum(counts) - counts
+    heads, at = np.empty(len(keys), np.int64), 0
+    for place in range(len(keys)):
+        heads[place], at = at, at + counts[place]
     lists = np.empty(total, np.int32)
     for each in range(len(slots)):
         start, stop, at = places[each, 0], places[each, 1], 0
@@ -74,15 +76,17 @@ def posted(values: Ints, places: Ints, slots: Any, keys: Ints) -> tuple[Ints, An
 
 
 @kernel
-def match_posted(postings: Postings, exact: Exact, version: int, points: Ints, doubles: Any) -> Ints:
-    """Rows and numbers."""
+def match_posted(
+    postings: Postings, exact: Exact, version: int, points: Ints
+) -> tuple[Ints, Ints, int, Ints, Ints, int]:
+    """Rows and numbers, and how many; rows and slots for `verified`, of those with further checks, and how many."""
     keys, keys_at, starts, lists = postings.keys, postings.keys_at, postings.starts, postings.slots
     low, high, owner, died = exact.low, exact.high, exact.owner, exact.died
     checks_at, checks = exact.checks_at, exact.checks
     n, d = points.shape
     rows, numbers = np.empty(64, np.int64), np.empty(64, np.int64)
     found = 0
-    open_rows, open_slots = np.empty(64, np.int64), np.empty(64, np.int64)  # those with further checks
+    open_rows, open_slots = np.empty(64, np.int64), np.empty(64, np.int64)
     pending = 0
     for row in range(n):
         for axis in range(d):
@@ -99,16 +103,13 @@ def match_posted(postings: Postings, exact: Exact, version: int, points: Ints, d
                     continue
                 if checks[checks_at[slot], 4] & LAST:  # the set, which holds it, is its only check
                     if found == len(rows):
-                        rows, numbers = grown(rows, found), grown(numbers, found)
+                        rows, numbers = grown(rows, len(rows)), grown(numbers, len(rows))
                     rows[found], numbers[found] = row, owner[slot]
                     found += 1
                 else:
                     if pending == len(open_rows):
-                        open_rows, open_slots = grown(open_rows, pending), grown(open_slots, pending)
+                        size = len(open_rows)
+                        open_rows, open_slots = grown(open_rows, size), grown(open_slots, size)
                     open_rows[pending], open_slots[pending] = row, ~np.int64(slot)
                     pending += 1
-    pending = verified(exact, version, points, doubles, open_rows, open_slots, pending)
-    pairs = np.empty((2, found + pending), np.int64)
-    pairs[0, :found], pairs[1, :found] = rows[:found], numbers[:found]
-    pairs[0, found:], pairs[1, found:] = open_rows[:pending], open_slots[:pending]
-    return pairs
+    return rows, numbers, found, open_rows, open_slots, pending

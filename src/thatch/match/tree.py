@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints
-from thatch.jit import address, carray, float64_at, inlined, int32_at, kernel, uint8_at
+from thatch.boxes import Ints, with_room
+from thatch.jit import address, carray, float64_at, int32_at, kernel, uint8_at
 from thatch.match.blocks import (
     EMPTY_LANE,
     LANES,
@@ -57,32 +57,38 @@ class Tree(NamedTuple):
         return sum(array.nbytes for array in self)
 
 
-def empty_tree() -> Tree:
+def empty_tree(nodes: int = 0, columns: int = 0) -> Tree:
+    """With room for so many."""
     return Tree(
-        np.zeros((0, LANES), np.int32), np.zeros(1, np.int32), np.zeros(0, np.int32), np.zeros((0, 2)),
-        np.zeros((0, 2, LANES), np.uint8), np.zeros(1, np.int64),
+        np.zeros((nodes, LANES), np.int32), np.zeros(nodes + 1, np.int32), np.empty(columns, np.int32),
+        np.empty((columns, 2)), np.empty((columns, 2, LANES), np.uint8), np.zeros(1, np.int64),
     )  # fmt: skip
 
 
 def build_tree(exact: Exact, slots: Any, edges: Ints, doubles: Any) -> Tree:
-    """Of the entries in these slots (int32); `edges` are the ends of the axes, `doubles` tells which are double."""
+    """Of the entries in these slots (int32); `edges` are the ends of the axes, `doubles` tells which are double.
+
+    NumPy allocates, sorts and joins; kernels write to what they are given. Numba compiles its own of each, for every
+    kind of array, and that took longer than the kernels.
+    """
     if not len(slots):
         return empty_tree()
-    rows = normalised(exact.low, exact.high, slots, edges, doubles)
+    rows = np.empty((len(slots), 2 * exact.low.shape[1]), np.float32)
+    normalised(exact.low, exact.high, slots, edges, doubles, rows)
     order = slots.copy()
     parts = partition(rows, order, by_pairs(rows, order))
-    members, leaves = grouped(parts)
-    return packed(exact.low, exact.high, order, parts, members, leaves, edges, doubles)
+    begins, members = grouped(parts)
+    return packed(exact, order, begins, members, edges, doubles)
 
 
-@inlined
-def lower_end(low: int, axis: int, edges: Ints, doubles: Any) -> float:
-    return -np.inf if low == edges[0, axis] else position(low, doubles[axis])
+@kernel
+def lower_end(low: int, edge: int, is_double: bool) -> float:
+    return -np.inf if low == edge else position(low, is_double)
 
 
-@inlined
-def upper_end(high: int, axis: int, edges: Ints, doubles: Any) -> float:
-    return np.inf if high == edges[1, axis] else position(high, doubles[axis])
+@kernel
+def upper_end(high: int, edge: int, is_double: bool) -> float:
+    return np.inf if high == edge else position(high, is_double)
 
 
 @kernel
@@ -94,26 +100,23 @@ def share(end: float, least: float, scale: float) -> float:
 
 
 @kernel
-def normalised(low: Ints, high: Ints, slots: Any, edges: Ints, doubles: Any) -> Any:
+def normalised(low: Ints, high: Ints, slots: Any, edges: Ints, doubles: Any, rows: Any) -> None:
     """Boxes as rows of float32 in 0..1, relative to the finite ends of a sample: good enough to divide them by."""
     n, d = len(slots), low.shape[1]
-    rows = np.empty((n, 2 * d), np.float32)
     for axis in range(d):
+        first, last, is_double = edges[0, axis], edges[1, axis], doubles[axis]
         least, most = np.inf, -np.inf
         for row in range(0, n, max(1, n // 1024)):  # some will do
-            one = lower_end(low[slots[row], axis], axis, edges, doubles)
-            other = upper_end(high[slots[row], axis], axis, edges, doubles)
-            if np.isfinite(one):
-                least, most = min(least, one), max(most, one)
-            if np.isfinite(other):
-                least, most = min(least, other), max(most, other)
+            one = lower_end(low[slots[row], axis], first, is_double)
+            other = upper_end(high[slots[row], axis], last, is_double)
+            least = min(least, finite(one, np.inf), finite(other, np.inf))
+            most = max(most, finite(one, -np.inf), finite(other, -np.inf))
         scale = max(1.0 / (most - least), SCALE_MIN) if most > least else 0.0
         for row in range(n):
-            one = lower_end(low[slots[row], axis], axis, edges, doubles)
-            other = upper_end(high[slots[row], axis], axis, edges, doubles)
+            one = lower_end(low[slots[row], axis], first, is_double)
+            other = upper_end(high[slots[row], axis], last, is_double)
             rows[row, 2 * axis] = share(one, least, scale)
             rows[row, 2 * axis + 1] = share(other, least, scale)
-    return rows
 
 
 @kernel
@@ -121,30 +124,28 @@ def finite(end: float, otherwise: float) -> float:
     return end if -np.inf < end < np.inf else otherwise
 
 
-@kernel
-def grouped(parts: Ints) -> tuple[Ints, int]:
-    """The nodes of the tree: line i has the members of node i, as numbers of nodes, of which blocks come first.
+def grouped(parts: Ints) -> tuple[Ints, Ints]:
+    """The nodes of the tree: where the rows of each block begin, in order; and the members of the nodes above them, as
+    numbers of nodes, of which blocks come first; -1 behind the last.
 
     A maximal part with at most 64 units becomes a node, whose lanes those are; nodes are the units of the next level,
     until one is left. A unit that would be alone goes up as it is.
     """
-    count = len(parts)
-    parent = np.full(count, -1, np.int64)
-    node = np.full(count, -1, np.int64)  # the unit that stands at a part
-    for part in range(count):
-        if parts[part, 2] >= 0:
-            parent[parts[part, 2]] = parent[parts[part, 3]] = part
-    # Blocks are numbered in the order of their rows.
-    starts = np.full(count, -1, np.int64)
-    leaves = 0
-    for part in range(count):
-        if parts[part, 2] < 0:
-            starts[leaves] = part
-            leaves += 1
-    node[starts[:leaves][np.argsort(parts[starts[:leaves], 0])]] = np.arange(leaves)
-    members = np.full((leaves // 8 + 8, LANES), -1, np.int64)
-    units = np.empty(count, np.int64)
-    fill = 0
+    blocks, inner = np.flatnonzero(parts[:, 2] < 0), np.flatnonzero(parts[:, 2] >= 0)
+    blocks = blocks[np.argsort(parts[blocks, 0])]
+    parent, node = np.full((2, len(parts)), -1, np.int64)  # node: the unit that stands at a part
+    parent[parts[inner, 2]] = parent[parts[inner, 3]] = inner
+    node[blocks] = np.arange(len(blocks))
+    members = np.empty((len(blocks), LANES), np.int64)  # more than are needed: a node has two units or more
+    count = gather(parts, parent, node, len(blocks), np.empty_like(parent), members)
+    return parts[blocks, 0], members[:count]
+
+
+@kernel
+def gather(parts: Ints, parent: Ints, node: Ints, leaves: int, units: Ints, members: Ints) -> int:
+    """Fill in the members; of how many nodes."""
+    count, fill = len(parts), 0
+    stack = np.empty(LANES * 2 + 2, np.int64)
     while node[0] < 0:
         for turn in range(count):
             part = count - 1 - turn
@@ -154,14 +155,11 @@ def grouped(parts: Ints) -> tuple[Ints, int]:
                 units[part] = units[parts[part, 2]] + units[parts[part, 3]]
             else:
                 units[part] = 0  # swallowed by a node above it
-        stack = np.empty(LANES * 2 + 2, np.int64)
         for part in range(count):
             if node[part] >= 0 or units[part] < 2 or units[part] > LANES:
                 continue
             if part > 0 and units[parent[part]] <= LANES:
                 continue
-            if fill == len(members):
-                members = np.concatenate((members, np.full_like(members, -1)))
             top, lane = 1, 0
             stack[0] = part
             while top > 0:
@@ -174,29 +172,57 @@ def grouped(parts: Ints) -> tuple[Ints, int]:
                 elif parts[each, 2] >= 0:
                     stack[top], stack[top + 1] = parts[each, 3], parts[each, 2]
                     top += 2
+            if lane < LANES:
+                members[fill, lane] = -1
             node[part] = leaves + fill
             fill += 1
-    return members[:fill].copy(), leaves
+    return fill
+
+
+def packed(exact: Exact, order: Any, begins: Ints, members: Ints, edges: Ints, doubles: Any) -> Tree:
+    """The blocks: first the leaves, then the nodes above them."""
+    d, nodes = exact.low.shape[1], len(begins) + len(members)
+    tree = empty_tree(nodes, nodes * min(d, 4) + d)
+    tree.size[0] = len(begins)
+    boxes = exact.low, exact.high, order, begins, members, edges, doubles
+    room = np.empty((nodes, 2, d)), np.empty((2, d, LANES)), np.empty(d)
+    node = pack(*boxes, tree, *room, 0)
+    while node < nodes:  # twice the columns, and on from there
+        tree = tree._replace(axis=_twice(tree.axis), scaling=_twice(tree.scaling), codes=_twice(tree.codes))
+        node = pack(*boxes, tree, *room, node)
+    used = slice(tree.columns_at[nodes])
+    return tree._replace(axis=tree.axis[used].copy(), scaling=tree.scaling[used].copy(), codes=tree.codes[used].copy())
+
+
+def _twice(array: Any) -> Any:
+    return np.concatenate((array, np.empty_like(array)))
 
 
 @kernel
-def packed(
-    low: Ints, high: Ints, order: Any, parts: Ints, members: Ints, leaves: int, edges: Ints, doubles: Any
-) -> Tree:
-    """Write the blocks: first the leaves, then the nodes above them, from the ends of what they hold."""
-    d, nodes = low.shape[1], leaves + len(members)
-    lanes = np.zeros((nodes, LANES), np.int32)
-    columns_at = np.zeros(nodes + 1, np.int32)
-    bounds = np.empty((nodes, 2, d), np.float64)  # of the box around each node
-    ends = np.empty((2, d, LANES), np.float64)
-    mean = np.empty(d, np.float64)
-    room = nodes * min(d, 4) + 16
-    axes, scaling = np.empty(room, np.int32), np.empty((room, 2), np.float64)
-    codes = np.empty((room, 2, LANES), np.uint8)
-    begins = parts[parts[:, 2] < 0, 0]
-    begins.sort()
-    columns = 0
-    for node in range(nodes):
+def pack(
+    low: Ints,
+    high: Ints,
+    order: Any,
+    begins: Ints,
+    members: Ints,
+    edges: Ints,
+    doubles: Any,
+    tree: Tree,
+    bounds: Any,
+    ends: Any,
+    mean: Any,
+    first: int,
+) -> int:
+    """Write the blocks from the first on, from the ends of what they hold; where the room for columns ended.
+
+    `bounds` are those of the box around each node; `ends` and `mean` are room for those of one node.
+    """
+    d, leaves, nodes = low.shape[1], len(begins), len(begins) + len(members)
+    lanes, columns_at, axes, scaling, codes = tree.lanes, tree.columns_at, tree.axis, tree.scaling, tree.codes
+    for node in range(first, nodes):
+        columns = columns_at[node]
+        if columns + d > len(axes):
+            return node
         if node < leaves:
             start = begins[node]
             count = (begins[node + 1] if node + 1 < leaves else len(order)) - start
@@ -204,8 +230,8 @@ def packed(
                 slot = order[start + lane]
                 lanes[node, lane] = slot
                 for axis in range(d):
-                    ends[0, axis, lane] = lower_end(low[slot, axis], axis, edges, doubles)
-                    ends[1, axis, lane] = upper_end(high[slot, axis], axis, edges, doubles)
+                    ends[0, axis, lane] = lower_end(low[slot, axis], edges[0, axis], doubles[axis])
+                    ends[1, axis, lane] = upper_end(high[slot, axis], edges[1, axis], doubles[axis])
         else:
             count = 0
             while count < LANES and members[node - leaves, count] >= 0:
@@ -229,10 +255,6 @@ def packed(
             bounds[node, 0, axis], bounds[node, 1, axis] = low_end, high_end
             if low_most == -np.inf and high_least == np.inf:  # none of them bounds it
                 continue
-            if columns + bounded == len(axes):
-                axes = np.concatenate((axes, np.empty_like(axes)))
-                scaling = np.concatenate((scaling, np.empty_like(scaling)))
-                codes = np.concatenate((codes, np.empty_like(codes)))
             column = columns + bounded
             if not least <= most:
                 least = most = 0.0
@@ -252,10 +274,6 @@ def packed(
             mean[bounded] = total / count
             bounded += 1
         if bounded == 0:  # boxes of everything: a column tells which lanes are there
-            if columns == len(axes):
-                axes = np.concatenate((axes, np.empty_like(axes)))
-                scaling = np.concatenate((scaling, np.empty_like(scaling)))
-                codes = np.concatenate((codes, np.empty_like(codes)))
             axes[columns], scaling[columns, 0], scaling[columns, 1] = 0, 0.0, 1.0
             for lane in range(LANES):
                 codes[columns, 0, lane] = 0 if lane < count else EMPTY_LANE
@@ -272,10 +290,8 @@ def packed(
                     for lane in range(LANES):
                         codes[one, part, lane], codes[two, part, lane] = codes[two, part, lane], codes[one, part, lane]
                 other -= 1
-        columns += bounded
-        columns_at[node + 1] = columns
-    size = np.array([leaves], np.int64)
-    return Tree(lanes, columns_at, axes[:columns].copy(), scaling[:columns].copy(), codes[:columns].copy(), size)
+        columns_at[node + 1] = columns + bounded
+    return nodes
 
 
 def tree_handle(tree: Tree) -> list[int]:
@@ -295,9 +311,9 @@ def match_each(handle: Ints, trees: Ints, moment: Ints, is_double: Any, points: 
     exact = opened(handle, d)
     low, high = exact.low, exact.high
     rows, slots = np.empty(64, np.int64), np.empty(64, np.int64)
-    found = 0
+    found: Any = np.int64(0)  # a plain 0 would have `verified` compiled for it as well
     place = np.empty(d, np.float64)
-    stack = np.empty(LANES * 12, np.int32)
+    stack = np.empty(LANES * 12, np.int64)
     for row in range(n):
         if found + last - first > len(rows):
             rows, slots = grown(rows, found + last - first), grown(slots, found + last - first)
@@ -333,7 +349,7 @@ def match_each(handle: Ints, trees: Ints, moment: Ints, is_double: Any, points: 
                     continue
                 if node >= leaves:
                     if top + LANES > len(stack):
-                        stack = np.concatenate((stack, np.empty_like(stack)))
+                        stack = grown(stack, top + LANES)
                     while mask != 0:
                         stack[top] = lanes[node, lowest(mask)]
                         top += 1
@@ -354,14 +370,16 @@ def match_each(handle: Ints, trees: Ints, moment: Ints, is_double: Any, points: 
                     found += 1
     found = verified(exact, version, points, doubles, rows, slots, found)
     pairs = np.empty((2, found), np.int64)
-    pairs[0], pairs[1] = rows[:found], slots[:found]
+    for pair in range(found):
+        pairs[0, pair], pairs[1, pair] = rows[pair], slots[pair]
     return pairs
 
 
-@inlined
-def grown(array: Any, size: int) -> Any:
-    larger = np.empty(max(2 * len(array), 2 * size), array.dtype)
-    larger[: len(array)] = array
+@kernel
+def grown(array: Ints, size: int) -> Ints:
+    larger = np.empty(max(2 * len(array), 2 * size), np.int64)
+    for place in range(len(array)):
+        larger[place] = array[place]
     return larger
 
 
@@ -383,10 +401,8 @@ def new_scratch(points: int, d: int) -> Scratch:
 
 
 @kernel
-def match_lists(
-    tree: Tree, exact: Exact, version: int, is_double: Any, points: Ints, doubles: Any, scratch: Scratch
-) -> Ints:
-    """Rows and numbers: all points together, node by node."""
+def match_lists(tree: Tree, is_double: Any, points: Ints, scratch: Scratch) -> tuple[Ints, Ints, int]:
+    """All points together, node by node: rows and slots for `verified`, and how many."""
     lanes, columns_at, axes, scaling, codes = tree.lanes, tree.columns_at, tree.axis, tree.scaling, tree.codes
     n, d = points.shape
     places, masks, arena = scratch.places, scratch.masks, scratch.arena
@@ -433,7 +449,7 @@ def match_lists(
                     mask &= mask - _ONE
             at = stop
             if top + LANES > len(stack):
-                stack = np.concatenate((stack, np.empty_like(stack)))
+                stack = with_room(stack, len(stack))
             for lane in range(LANES):
                 if heads[lane] > 0:
                     stack[top, 0], stack[top, 1], stack[top, 2] = lanes[node, lane], at, at + heads[lane]
@@ -441,7 +457,8 @@ def match_lists(
                     at, heads[lane] = at + heads[lane], at
             if at > len(arena):
                 larger = np.empty(2 * at, np.int32)
-                larger[:stop] = arena[:stop]
+                for place in range(stop):
+                    larger[place] = arena[place]
                 arena = larger
             for each in range(count):
                 mask = masks[each]
@@ -470,10 +487,32 @@ def match_lists(
                 rows[found] = at_row
                 slots[found] = ~entry if (sure >> np.uint64(lane)) & _ONE else entry
                 found += 1
-    found = verified(exact, version, points, doubles, rows, slots, found)
-    pairs = np.empty((2, found), np.int64)
-    pairs[0], pairs[1] = rows[:found], slots[:found]
-    return pairs
+    return rows, slots, found
+
+
+@kernel
+def sort_run(values: Ints, spare: Ints, start: int, stop: int) -> None:
+    """Sort a run of values that are not negative: by bytes from the lowest on, up to the highest one that is not zero
+    everywhere. `spare` is as long."""
+    heads = np.empty(257, np.int64)
+    every, shift = 0, 0
+    for place in range(start, stop):
+        every |= values[place]
+    while shift < 64 and every >> shift > 0:
+        for byte in range(257):
+            heads[byte] = 0
+        for place in range(start, stop):
+            heads[((values[place] >> shift) & 255) + 1] += 1
+        heads[0] = start
+        for byte in range(256):
+            heads[byte + 1] += heads[byte]
+        for place in range(start, stop):
+            byte = (values[place] >> shift) & 255
+            spare[heads[byte]] = values[place]
+            heads[byte] += 1
+        for place in range(start, stop):
+            values[place] = spare[place]
+        shift += 8
 
 
 @kernel
@@ -489,11 +528,12 @@ def arranged(rows: Ints, numbers: Ints, n: int) -> tuple[Ints, Ints]:
         at = heads[rows[pair]]
         out_numbers[at] = numbers[pair]
         heads[rows[pair]] = at + 1
-    found, start = 0, 0
+    start: Any = np.int64(0)  # a plain 0 would have `sort_run` compiled for it as well
+    found = 0
     for row in range(n):
         stop = heads[row]
         if stop - start > 64:
-            out_numbers[start:stop].sort()
+            sort_run(out_numbers, out_rows, start, stop)  # rows are written up to here at most
         else:
             for place in range(start + 1, stop):
                 value, other = out_numbers[place], place
@@ -515,7 +555,7 @@ def meeting_slots(tree: Tree, edges: Ints, is_double: Any, low: Ints, high: Ints
     """The slots of a superset of the boxes that meet low..high."""
     lanes, columns_at, axes, scaling, codes = tree.lanes, tree.columns_at, tree.axis, tree.scaling, tree.codes
     slots, found = np.empty(LANES, np.int64), 0
-    stack = np.empty(LANES * 12, np.int32)
+    stack = np.empty(LANES * 12, np.int64)
     top = 0
     if len(lanes) > 0:
         stack[0], top = len(lanes) - 1, 1
@@ -525,11 +565,11 @@ def meeting_slots(tree: Tree, edges: Ints, is_double: Any, low: Ints, high: Ints
         mask = ~np.uint64(0)
         for column in range(columns_at[node], columns_at[node + 1]):
             axis, base, scale = axes[column], scaling[column, 0], scaling[column, 1]
-            first = code(lower_end(low[axis], axis, edges, is_double), base, scale)
-            last = code(upper_end(high[axis], axis, edges, is_double), base, scale)
+            first = code(lower_end(low[axis], edges[0, axis], is_double[axis]), base, scale)
+            last = code(upper_end(high[axis], edges[1, axis], is_double[axis]), base, scale)
             mask &= lanes_meeting(codes, column, np.uint8(first), np.uint8(last))
         if top + LANES > len(stack):
-            stack = np.concatenate((stack, np.empty_like(stack)))
+            stack = grown(stack, top + LANES)
         if found + LANES > len(slots):
             slots = grown(slots, found + LANES)
         while mask != 0:
