@@ -87,9 +87,9 @@ def event(rng: random.Random, grown: bool = False) -> dict[str, Any]:
     return made
 
 
-def draw(seed: int, steps: int = 24, epochs: int = 2) -> Plan:
+def draw(seed: int, steps: int = 16, epochs: int = 2) -> Plan:
     rng = random.Random(seed)
-    links = random_tree(rng.randint(3, 15), rng)
+    links = random_tree(rng.randint(3, rng.choice((6, 6, 9, 15))), rng)
     brokers = [f"B{at}" for at in range(len(links) + 1)]
     clients = [f"c{at}" for at in range(rng.randint(3, 6))]
     publishers = tuple(f"p{at}" for at in range(rng.randint(1, 3)))
@@ -202,9 +202,9 @@ class _Drawer:
         return [Step(now, "cut", link), Step(now + self.rng.choice((0.01, 0.3)), "heal", link)]
 
     def _slow(self, now: float) -> list[Step]:
-        """A link is a hundred times slower for a while."""
+        """A link takes a second for each message, for a while."""
         link = self.rng.choice(self.links)
-        return [Step(now, "slow", (*link, 100.0)), Step(now + 0.1, "slow", (*link, 0.01)), *self._burst(now, 0.1)]
+        return [Step(now, "slow", (*link, 1.0)), Step(now + 0.1, "slow", (*link, 0.01)), *self._burst(now, 0.1)]
 
     def _crash(self, now: float) -> list[Step]:
         broker, keep = self.rng.choice(self.brokers), self.rng.random() < 0.6

@@ -275,10 +275,10 @@ class Run(Observer):
         if wire is not None:
             self.network.heal(wire)
 
-    def _slow(self, one: str, other: str, factor: float) -> None:
+    def _slow(self, one: str, other: str, latency: float) -> None:
         wire = self.network.wire(one, other)
         if wire is not None:
-            wire.latency *= factor
+            wire.latency = latency
 
     def _crash(self, broker: str, keep_store: bool) -> None:
         if broker in self.network.nodes:
