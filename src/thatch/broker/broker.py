@@ -331,7 +331,7 @@ class Broker:
             source.counts.unwanted_in += not wanted
         for name, ids in wanted.items():
             target = self._links[name]
-            if not (target.is_met and target.is_current):
+            if not target.is_met or (target.behind is not None and not _is_read_in(target.behind, message.event)):
                 target.counts.events_lost += 1
                 continue
             target.counts.events_out += 1
@@ -435,7 +435,7 @@ class Broker:
             return
         if not link.is_met:
             link.is_met, link.peer_session, link.heard = True, message.session, message.session << 32
-            link.is_current = link.is_client or space.extends(self.space)
+            link.behind = None if link.is_client or space.extends(self.space) else space
             self._send_digest(link)
         if not link.is_client and link.members != message.members:
             link.members = message.members
@@ -547,9 +547,10 @@ class Broker:
             for _, told in link.tables():
                 wheres.update(dict.fromkeys(told.wheres.values()))
         self._forwarding.move(space, {where: self._compile(where, space) for where in wheres})
-        self.space, self._space_text = space, space.to_json()
         for link in self._forwarding.brokers():
-            link.is_current &= link.is_synced  # `Extend` comes before any event that carries what is new
+            if not link.is_synced and link.behind is None:  # else `Extend` comes before what is new
+                link.behind = self.space
+        self.space, self._space_text = space, space.to_json()
         self._records.append(Put("space", "", "grown", self._space_text))
 
     def _spread(self, but: str, make: Callable[[int], Message]) -> None:
@@ -655,6 +656,14 @@ def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, .
 def _as_told(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:
     """As the one who told them knows them."""
     return [(entry.told_as, entry.where, entry.expires) for entry in entries.values()]
+
+
+def _is_read_in(space: Space, event: Mapping[str, Any]) -> bool:
+    try:
+        space.encode(event)
+    except EventError:
+        return False
+    return True
 
 
 def _failures(explanation: Any) -> int:

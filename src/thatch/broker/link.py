@@ -130,7 +130,7 @@ class Link:
     def __init__(self, name: str, is_client: bool, space: Space, policy: Policy) -> None:
         self.name, self.is_client, self.policy = name, is_client, policy
         self.is_up = self.is_met = self.is_synced = False
-        self.is_current = True  # the neighbour knows our space: it can read any event
+        self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
         self.members: tuple[str, ...] = ()  # brokers behind it
         self.peer_session = 0  # of what comes
@@ -174,7 +174,7 @@ class Link:
     def sync(self) -> int:
         """All that differed has been sent. The seq of the `Synced` that says so: what settles it, settles whatever
         was posted before it, also while the link was down."""
-        self.is_synced, self.is_current, self._owes = True, True, False
+        self.is_synced, self.behind, self._owes = True, None, False
         for _, table in self.tables():
             table.sent, table.changed = table.all_told(), {}
         seq = self.next_seq()

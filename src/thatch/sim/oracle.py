@@ -33,6 +33,7 @@ class Interest:
     expires: float | None = None
     removed: float | None = None
     settled: int = -1  # the last version that is known to have settled
+    is_leaving: bool = False  # its client has settled elsewhere: from there comes what is published from now on
 
     def wants(self, event: dict[str, Any]) -> bool:
         return self.versions[-1][1].contains(event)

@@ -243,6 +243,8 @@ class Run(Observer):
         if person.phase == "arriving" and client.homes[there].is_synced:
             if all(client.is_settled(there, *key) for key in keys):
                 person.phase = "flushing"
+                for interest in self.oracle.interests.values():
+                    interest.is_leaving |= (interest.client, interest.broker) == (person.name, here)
                 self.network.tell(person.name, client.flush(here))
         elif person.phase == "flushing" and client.is_flushed(here):
             person.phase = "leaving"  # what was published before has come; what is from now on comes there
@@ -470,7 +472,7 @@ class Run(Observer):
             return []
         expected = []
         for interest in self.oracle.interests.values():
-            if not interest.wants(event.event) and len(interest.versions) == 1:
+            if interest.is_leaving or (not interest.wants(event.event) and len(interest.versions) == 1):
                 continue
             self._note_settled(interest)
             steps = path(self._whole_links(), broker, interest.broker)
@@ -507,7 +509,7 @@ class Run(Observer):
         node = self.network.nodes.get(broker)
         if node is None or not node.is_up or link not in node.broker.links:
             return False
-        return node.broker.links[link].is_met and node.broker.links[link].is_current
+        return node.broker.links[link].is_met
 
     def delivered(self, client: str, broker: str, delivered: Deliver, now: float) -> None:
         self.oracle.deliver(client, delivered.event, delivered.ids, broker)
