@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -287,16 +287,27 @@ def test_without_spark_or_java(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert capsys.readouterr().err == "thatch: this needs PySpark: pip install 'thatch[spark]'\n"
 
 
-def test_its_own_spark_is_quiet_in_a_pipe(tmp_path: Path) -> None:
-    pq.write_table(events(20), tmp_path / "events.parquet")
-    (tmp_path / "where.txt").write_text("n >= 0\n")
+@pytest.fixture(scope="module", autouse=True)
+def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """The command as a process, with a Spark of its own, in a pipe. It takes a while, beside the other tests."""
+    folder = tmp_path_factory.mktemp("process")
+    pq.write_table(events(20), folder / "events.parquet")
+    (folder / "where.txt").write_text("n >= 0\n")
     command = [sys.executable, "-m", "thatch.cli", "match", "events.parquet", "--space", SPACE, "--where", "where.txt"]
     quick = ["--master", "local[1]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "--json"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    done = subprocess.run([*command, *quick], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert json.loads(done.stdout)["matches"] == 20
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([*command, *quick], cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_its_own_spark_is_quiet_in_a_pipe(own_process: subprocess.Popen[str]) -> None:
+    out, err = own_process.communicate(timeout=300)
+    assert own_process.returncode == 0, err
+    assert err == ""
+    assert json.loads(out)["matches"] == 20
 
 
 def test_what_a_failure_says() -> None:

@@ -169,7 +169,7 @@ def test_bad_values_are_skipped(spark: SparkSession, mixed: Events) -> None:
     def call(way: Way) -> Callable[[], pa.Table]:
         return lambda: way.match(mixed, subscriptions, SPACE, on_error="skip").toArrow()
 
-    for name, found in at_once({way.name: call(way) for way in some_ways("native broadcast", "arrow")}).items():
+    for name, found in at_once({way.name: call(way) for way in some_ways("arrow")}).items():
         assert pairs(value(found)) == {(0, "s"): 1, (0, "t"): 1, (last, "t"): 1}, name
 
 

@@ -202,7 +202,7 @@ def test_no_cells_lose_a_match(spark: SparkSession, random_clauses: Answers) -> 
     clauses = spark.createDataFrame(list(random_clauses.clauses.items()), "id string, where string")
     subscriptions = Subscriptions.of(clauses, space)
     for _ in range(20 if SOAK else 1):
-        keys = [tuple(random.sample(grids, random.choice((1, 1, 2, 3)))) for _ in range(24 if SOAK else 12)]
+        keys = [tuple(random.sample(grids, random.choice((1, 1, 2, 3)))) for _ in range(24 if SOAK else 6)]
         salts = {len(keys) << 54: 3}
         found = match_native(random_clauses.events.frame, attributes, subscriptions, keys, True, False, salts, False)
         assert not differences(pairs(found.toArrow()), random_clauses.wanted, random_clauses.clauses)
