@@ -12,7 +12,7 @@ import pytest
 from thatch.broker import Policy, Settings
 from thatch.cli import main
 from thatch.sim import topology
-from thatch.sim.network import Network
+from thatch.sim.network import Clauses, Network
 from thatch.sim.oracle import Failed
 from thatch.sim.overlay import Overlay
 from thatch.sim.plan import Step, draw
@@ -105,7 +105,7 @@ def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.M
     """With a broker that never promotes, the last step of the prefix is the one that needs it."""
     monkeypatch.setattr("thatch.cover.told.Told._recheck", lambda self, id, region: ([], []))
     for seed in range(50):
-        plan = draw(seed)
+        plan = draw(seed, steps=6)
         settings = Settings("subscriptions", Policy("exact"))
         try:
             run(plan, settings)
@@ -137,10 +137,10 @@ def test_a_step_without_its_subject_does_nothing() -> None:
 
 
 def test_a_compiled_clause_belongs_to_its_space() -> None:
-    network = Network(Space.parse("x int"))
+    clauses = Clauses(Space.parse("x int"))
     other = Space.parse("x int, y int")
-    assert network.compiled("x > 1", network.space).space is network.space
-    assert network.compiled("x > 1", other).space is other
+    assert clauses.compiled("x > 1", clauses.space).space is clauses.space
+    assert clauses.compiled("x > 1", other).space is other
 
 
 # --- `thatch simulate` -----------------------------------------------------------------------------------------------

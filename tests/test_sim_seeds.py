@@ -14,7 +14,7 @@ import pytest
 
 from thatch.broker import Policy, Settings
 from thatch.sim.plan import draw
-from thatch.sim.run import Seen, draw_settings, run, shortest_prefix
+from thatch.sim.run import Seen, clauses_of_plans, draw_settings, run, shortest_prefix
 
 SOAK = bool(os.environ.get("THATCH_SOAK"))
 SEEDS, GROUP = (10_000, 100) if SOAK else (500, 25)
@@ -25,9 +25,10 @@ def seen(seed: int) -> Seen:
     plan = draw(seed)
     settings = draw_settings(seed, plan.routing)
     without = Settings(settings.routing, Policy(None))
+    clauses = clauses_of_plans()
     for each in (settings, without):
         try:
-            found = run(plan, each)
+            found = run(plan, each, clauses)
         except Exception as error:
             steps, why = shortest_prefix(plan, each)
             lines = "\n".join(f"    {step}" for step in plan.steps[:steps])
@@ -49,12 +50,14 @@ def test_the_same_seed_gives_the_same_trace_in_any_process() -> None:
         "from tests.test_sim_seeds import draw, draw_settings, run\n"
         "for seed in range(6):\n    plan = draw(seed)\n    print(run(plan, draw_settings(seed, plan.routing)).trace)"
     )
-    traces = []
-    for hash_seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
-        assert found.returncode == 0, found.stderr
-        traces.append(found.stdout.split())
+    command, pipe = [sys.executable, "-c", script], subprocess.PIPE
+    processes = [
+        subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=os.environ | {"PYTHONHASHSEED": hash_seed})
+        for hash_seed in ("1", "2")
+    ]
+    said = [each.communicate() for each in processes]
+    assert [each.returncode for each in processes] == [0, 0], said
+    traces = [out.split() for out, _ in said]
     assert len(traces[0]) == 6 and traces[0] == traces[1]
 
 

@@ -72,6 +72,27 @@ class Node:
     pending: list[Effect] = field(default_factory=list)  # of the message that it is busy with
 
 
+class Clauses:
+    """What clauses and spaces mean: brokers of one process, and runs of one plan, work it out once."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._spaces = {space.to_json(): space}
+        self._regions: dict[int, tuple[Space, dict[str, Region]]] = {}
+
+    def compiled(self, where: str, space: Space) -> Region:
+        _, regions = self._regions.setdefault(id(space), (space, {}))  # holds the space, so that its id stays its own
+        region = regions.get(where)
+        if region is None:
+            region = regions[where] = space.where(where)
+        return region
+
+    def read_space(self, text: str) -> Space:
+        if text not in self._spaces:
+            self._spaces[text] = Space.from_json(text)
+        return self._spaces[text]
+
+
 class Observer:
     """Told of what happens; does nothing."""
 
@@ -85,7 +106,7 @@ class Observer:
 class Network:
     def __init__(
         self,
-        space: Space,
+        clauses: Clauses | Space,
         seed: int = 0,
         disk_seconds: float = 0.0,
         echo: float = 0.0,
@@ -94,7 +115,8 @@ class Network:
     ) -> None:
         """`echo`: the share of messages that come a second time, soon or late. `through_codec`: every message is
         written and read on its way, as between machines."""
-        self.space, self.now, self.observer = space, 0.0, observer or Observer()
+        self.clauses = clauses if isinstance(clauses, Clauses) else Clauses(clauses)
+        self.space, self.now, self.observer = self.clauses.space, 0.0, observer or Observer()
         self.nodes: dict[str, Node] = {}
         self.clients: dict[str, Client] = {}
         self.wires: dict[tuple[str, str], Wire] = {}
@@ -106,8 +128,6 @@ class Network:
         self._entries = 0
         self._sessions = 0
         self._trace = hashlib.sha256()
-        self._spaces = {space.to_json(): space}
-        self._regions: dict[int, tuple[Space, dict[str, Region]]] = {}
 
     # --- Time -------------------------------------------------------------------------------------------------------
 
@@ -140,27 +160,13 @@ class Network:
     # --- Building ---------------------------------------------------------------------------------------------------
 
     def add_broker(self, name: str, settings: Settings, cost: Cost = free) -> Broker:
-        broker = Broker(name, self.space, settings, self.compiled, self.read_space)
+        broker = Broker(name, self.space, settings, self.clauses.compiled, self.clauses.read_space)
         self.nodes[name] = Node(broker, cost=cost)
         return broker
 
     def add_client(self, name: str) -> Client:
         client = self.clients[name] = Client(name, self.space)
         return client
-
-    def compiled(self, where: str, space: Space) -> Region:
-        """Brokers of one process that have one space compile a clause once."""
-        _, regions = self._regions.setdefault(id(space), (space, {}))  # holds the space, so that its id stays its own
-        region = regions.get(where)
-        if region is None:
-            region = regions[where] = space.where(where)
-        return region
-
-    def read_space(self, text: str) -> Space:
-        """Brokers of one process share a space."""
-        if text not in self._spaces:
-            self._spaces[text] = Space.from_json(text)
-        return self._spaces[text]
 
     def join(self, one: str, other: str, latency: float = 0.001, bandwidth: float | None = None) -> None:
         """A wire between two, connected now. A client comes second."""
@@ -231,7 +237,8 @@ class Network:
         if node.is_up:
             return
         settings = node.broker.settings
-        node.broker = Broker.restored(name, self.space, node.store, settings, self.compiled, self.read_space)
+        meaning = self.clauses.compiled, self.clauses.read_space
+        node.broker = Broker.restored(name, self.space, node.store, settings, *meaning)
         node.is_up, node.is_busy = True, False
         for link in list(node.broker.links):
             if self.wire(name, link) is None:  # given up just before the crash

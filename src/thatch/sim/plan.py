@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from thatch.region import Region
 from thatch.sim.topology import Links, random_tree
 from thatch.space import Space
 
@@ -118,6 +120,15 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Plan:
     )  # fmt: skip
 
 
+@cache
+def _space() -> Space:
+    return Space.parse(GROWN)
+
+
+def _region(where: str) -> Region:
+    return _space().where(where)
+
+
 class _Drawer:
     """Draws steps, and remembers enough of the earlier ones to draw sensible ones."""
 
@@ -126,7 +137,6 @@ class _Drawer:
     ) -> None:
         self.rng, self.links, self.brokers, self.clients, self.publishers = rng, links, brokers, clients, publishers
         self.ids: dict[str, dict[str, str]] = {name: {} for name in clients}  # with their clauses
-        self._space = Space.parse(GROWN)
         self.made = 0
         self.grown = False
         self.kinds = {
@@ -141,7 +151,7 @@ class _Drawer:
 
     def _burst(self, now: float, seconds: float, wheres: Iterable[str] = ()) -> list[Step]:
         """Events in the midst of a change, most of them such as it concerns."""
-        regions = [self._space.where(where) for where in wheres]
+        regions = [_region(where) for where in wheres]
         steps = []
         for at in sorted(now + self.rng.random() * seconds for _ in range(5)):
             for _ in range(8):

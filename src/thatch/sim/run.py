@@ -14,7 +14,7 @@ from thatch.broker import Policy, Settings
 from thatch.broker.broker import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.messages import Deliver, Extend, Publish, Reject
 from thatch.region import Region
-from thatch.sim.network import Network, Observer, Wire
+from thatch.sim.network import Clauses, Network, Observer, Wire
 from thatch.sim.oracle import Expected, Failed, Interest, Oracle
 from thatch.sim.plan import GROWN, SPACE, Plan
 from thatch.sim.topology import path
@@ -68,8 +68,13 @@ def draw_settings(seed: int, routing: Any) -> Settings:
     return Settings(routing, policy(), links)
 
 
-def run(plan: Plan, settings: Settings) -> Seen:
-    return Run(plan, settings).all()
+def run(plan: Plan, settings: Settings, clauses: Clauses | None = None) -> Seen:
+    """`clauses` of an earlier run of the same plan save working them out again."""
+    return Run(plan, settings, clauses).all()
+
+
+def clauses_of_plans() -> Clauses:
+    return Clauses(Space.parse(SPACE))
 
 
 def shortest_prefix(plan: Plan, settings: Settings) -> tuple[int, str]:
@@ -83,12 +88,12 @@ def shortest_prefix(plan: Plan, settings: Settings) -> tuple[int, str]:
 
 
 class Run(Observer):
-    def __init__(self, plan: Plan, settings: Settings) -> None:
+    def __init__(self, plan: Plan, settings: Settings, clauses: Clauses | None = None) -> None:
         self.plan, self.settings = plan, settings
         self.network = Network(
-            Space.parse(SPACE), plan.seed, plan.disk_seconds, plan.echo, plan.through_codec, observer=self
+            clauses or clauses_of_plans(), plan.seed, plan.disk_seconds, plan.echo, plan.through_codec, observer=self
         )
-        self.grown_space = self.network.read_space(Space.parse(GROWN).to_json())
+        self.grown_space = self.network.clauses.read_space(Space.parse(GROWN).to_json())
         self.oracle = Oracle()
         self.people = {name: Person(name, home) for name, home in plan.homes.items()}
         self.links = list(plan.links)  # of the overlay, as it is to be
@@ -119,7 +124,7 @@ class Run(Observer):
 
     def region(self, where: str) -> Region:
         """In the space as it is in the end: an event that carries nothing new is in it or not as before."""
-        return self.network.compiled(where, self.grown_space)
+        return self.network.clauses.compiled(where, self.grown_space)
 
     # --- Steps of clients -------------------------------------------------------------------------------------------
 
