@@ -117,7 +117,7 @@ def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.M
 
 
 def test_an_event_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that forgets to withdraw last: told before withdrawn, or somebody misses an event."""
+    """A broker that says settled at once, while others on the way do not know yet."""
     from thatch.broker.broker import Broker
 
     monkeypatch.setattr(Broker, "_unsettled", lambda self, but: {})

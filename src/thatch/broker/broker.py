@@ -17,7 +17,17 @@ from typing import Any
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.link import Link, ToldTable, Waiting
 from thatch.broker.policy import Settings
-from thatch.broker.tables import Entry, bucket_of, digest, digest_size, without_alias
+from thatch.broker.tables import (
+    ADVERTISEMENTS,
+    SUBSCRIPTIONS,
+    Entry,
+    bucket_of,
+    check_name,
+    differing,
+    digest,
+    digest_size,
+    without_alias,
+)
 from thatch.errors import CallerError, EventError, PeerError, ThatchError, shown
 from thatch.explain import why_not
 from thatch.messages import (
@@ -33,7 +43,6 @@ from thatch.messages import (
     Hello,
     LinkDown,
     LinkUp,
-    Listing,
     Message,
     Persist,
     Persisted,
@@ -58,7 +67,6 @@ from thatch.space import Space
 
 REASON_MAX = 500  # characters of a refusal
 OPERATOR = ""  # the link of whoever drives the broker
-SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
 Compile = Callable[[str, Space], Region]
 
 
@@ -590,7 +598,7 @@ class Broker:
         return {id: entry.where for id, entry in self._forwarding.table(table).of_link(link).items()}
 
     def told(self, table: str, link: str) -> ToldTable:
-        return dict(self._links[link].tables())[table]
+        return self._links[link].table(table)
 
     def why_told(self, id: str, link: str) -> str:
         """Why a neighbour was told of a subscription, or not."""
@@ -633,24 +641,6 @@ class Broker:
         for link in self._links.values():
             assert link.settled <= link.posted
             assert not (link.is_synced and not link.is_met) and not (link.is_met and not link.is_up)
-
-
-def check_name(name: str) -> None:
-    if not name or any(each in name for each in "/~:"):
-        raise CallerError(f"the name of a broker or a client is a text without '/', '~' and ':', not {shown(name)}")
-
-
-def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, ...], size: int) -> Listing:
-    """The buckets of a digest in which a neighbour holds something else, and what it is to hold there."""
-    if size < 1 or len(theirs) != size:
-        raise PeerError(f"a digest of {len(theirs)} buckets that says it has {size}")
-    mine = digest([(id, *each) for id, each in held.items()], size)
-    listing: Listing = {at: {} for at in range(size) if mine[at] != theirs[at]}
-    for id, each in held.items() if listing else ():
-        bucket = listing.get(bucket_of(id, size))
-        if bucket is not None:
-            bucket[id] = each
-    return listing
 
 
 def _as_told(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from thatch.broker.broker import ADVERTISEMENTS, SUBSCRIPTIONS, check_name, differing
+from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, check_name, differing
 from thatch.errors import CallerError, shown
 from thatch.messages import (
     Accepted,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from thatch.broker.link import Link
 from thatch.broker.policy import Settings
-from thatch.broker.tables import Entry, Table, alias
+from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, Entry, Table, alias
 from thatch.messages import Advertise, Message, Replace, Subscribe, Unadvertise, Unsubscribe
 from thatch.region import Region
 from thatch.space import Space
@@ -30,7 +30,7 @@ class Forwarding:
         return (link for link in self.links.values() if not link.is_client)
 
     def table(self, name: str) -> Table:
-        return self.subscriptions if name == "subscriptions" else self.advertisements
+        return self.subscriptions if name == SUBSCRIPTIONS else self.advertisements
 
     def put(self, table: str, link: str, id: str, where: str, region: Region, expires: float | None) -> None:
         """An entry came over a link."""
@@ -51,7 +51,7 @@ class Forwarding:
         return True
 
     def _follow(self, table: str, link: str, id: str, regions: list[Region]) -> None:
-        if table == "subscriptions":
+        if table == SUBSCRIPTIONS:
             self._offer_subscription(id)
             return
         self._offer_advertisement(id)
@@ -70,14 +70,14 @@ class Forwarding:
         toward = [self.toward(entry) for entry in entries]
         for link in self.brokers() if only is None else (only,):
             name = link.name
-            _offer(link, "subscriptions", id, [e for e, to in zip(entries, toward, strict=True) if _is_to(e, name, to)])
+            _offer(link, SUBSCRIPTIONS, id, [e for e, to in zip(entries, toward, strict=True) if _is_to(e, name, to)])
 
     def _offer_advertisement(self, id: str) -> None:
         if self.settings.routing != "advertisements":
             return
         entries = self.advertisements.of_id(id).values()
         for link in self.brokers():
-            _offer(link, "advertisements", id, [each for each in entries if each.link != link.name])
+            _offer(link, ADVERTISEMENTS, id, [each for each in entries if each.link != link.name])
 
     def toward(self, entry: Entry) -> dict[str, None] | None:
         """The links over which somebody advertised what it wants, in order; None: all."""
@@ -98,8 +98,8 @@ class Forwarding:
     def forget_link(self, name: str) -> list[tuple[str, str]]:
         """A neighbour has gone for good, and all that came over it. Returns that, as (table, id)."""
         del self.links[name]
-        gone = [("subscriptions", id) for id in self.subscriptions.of_link(name)]
-        gone += [("advertisements", id) for id in self.advertisements.of_link(name)]
+        gone = [(SUBSCRIPTIONS, id) for id in self.subscriptions.of_link(name)]
+        gone += [(ADVERTISEMENTS, id) for id in self.advertisements.of_link(name)]
         for table, id in gone:
             self.drop(table, name, id)
         return gone
@@ -154,7 +154,7 @@ class Forwarding:
                     assert told.sent == told.all_told() and not told.changed
 
     def _is_offered(self, table: str, entry: Entry, link: Link) -> bool:
-        if table == "subscriptions":
+        if table == SUBSCRIPTIONS:
             return self.settings.routing != "events" and _is_to(entry, link.name, self.toward(entry))
         return self.settings.routing == "advertisements" and entry.link != link.name
 
@@ -166,7 +166,7 @@ def _is_to(entry: Entry, link: str, toward: dict[str, None] | None) -> bool:
 def _offer(link: Link, table: str, id: str, entries: list[Entry]) -> None:
     """Offer an id with its region. While it comes over two links, and one does not know yet that it was replaced, the
     second region is offered under an id of its own."""
-    told = link.subscriptions if table == "subscriptions" else link.advertisements
+    told = link.table(table)
     if len(entries) == 1 and id not in told.aliases:  # nearly always
         told.offer(id, entries[0].where, entries[0].region)
     else:

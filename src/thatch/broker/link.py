@@ -19,6 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from thatch.broker.policy import Policy, Worth
+from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.cover import Change, RelationGraph, Told
 from thatch.errors import PeerError
 from thatch.messages import seq_of, session_of
@@ -147,7 +148,10 @@ class Link:
         self.counts = Counts()
 
     def tables(self) -> tuple[tuple[str, ToldTable], tuple[str, ToldTable]]:
-        return ("subscriptions", self.subscriptions), ("advertisements", self.advertisements)
+        return (SUBSCRIPTIONS, self.subscriptions), (ADVERTISEMENTS, self.advertisements)
+
+    def table(self, name: str) -> ToldTable:
+        return self.subscriptions if name == SUBSCRIPTIONS else self.advertisements
 
     def connect(self, session: int) -> None:
         self.is_up, self.is_met, self.is_synced = True, False, False

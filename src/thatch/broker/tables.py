@@ -1,4 +1,5 @@
-"""What has come over a broker's links: subscriptions, or advertisements, by link and id, and an index over all."""
+"""What has come over a broker's links: subscriptions, or advertisements, by link and id, an index over all, and digests
+by which two sides compare what they hold."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from thatch.errors import CallerError, PeerError, shown
 from thatch.match.index import TreeMatcher
+from thatch.messages import Listing
 from thatch.region import Region
 from thatch.space import Space
 
 BUCKET = 16  # entries that share a hash in a digest
+SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
 
 
 @dataclass(slots=True)
@@ -22,6 +26,11 @@ class Entry:
     where: str
     region: Region
     expires: float | None
+
+
+def check_name(name: str) -> None:
+    if not name or any(each in name for each in "/~:"):
+        raise CallerError(f"the name of a broker or a client is a text without '/', '~' and ':', not {shown(name)}")
 
 
 def alias(id: str, link: str = "") -> str:
@@ -116,6 +125,19 @@ def digest(held: Iterable[tuple[str, str, float | None]], size: int) -> tuple[in
     for id, where, expires in held:
         buckets[bucket_of(id, size)] ^= _hash(f"{len(id)}:{id}{expires!r}:{where}")
     return tuple(buckets)
+
+
+def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, ...], size: int) -> Listing:
+    """The buckets of a digest in which a neighbour holds something else, and what it is to hold there."""
+    if size < 1 or len(theirs) != size:
+        raise PeerError(f"a digest of {len(theirs)} buckets that says it has {size}")
+    mine = digest([(id, *each) for id, each in held.items()], size)
+    listing: Listing = {at: {} for at in range(size) if mine[at] != theirs[at]}
+    for id, each in held.items() if listing else ():
+        bucket = listing.get(bucket_of(id, size))
+        if bucket is not None:
+            bucket[id] = each
+    return listing
 
 
 def bucket_of(id: str, size: int) -> int:

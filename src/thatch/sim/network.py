@@ -67,7 +67,6 @@ class Node:
     life: int = 0  # counts crashes
     store: list[Record] = field(default_factory=list)
     handled: Counter[str] = field(default_factory=Counter)
-    queue_max: int = 0
     cost: Cost = free
     pending: list[Effect] = field(default_factory=list)  # of the message that it is busy with
 
@@ -309,7 +308,6 @@ class Network:
     def _take(self, name: str, message: Message, link: str) -> None:
         node = self.nodes[name]
         node.queue.append((message, link))
-        node.queue_max = max(node.queue_max, len(node.queue))
         if not node.is_busy:
             self._serve(name)
 
@@ -355,7 +353,8 @@ class Network:
             elif isinstance(effect, Reject):
                 self._reject(name, effect)
             else:
-                self.nodes[name].store += effect.records
+                written = codec.encode_records(effect.records) if self._through_codec else None
+                self.nodes[name].store += effect.records if written is None else codec.decode_records(written)
                 self._take(name, Persisted(effect.number), OPERATOR)
 
     def _deliver(self, name: str, effect: Deliver) -> None:

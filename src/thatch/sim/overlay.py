@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from thatch.broker import Settings
+from thatch.broker.tables import SUBSCRIPTIONS
 from thatch.sim.costs import Cost, free
 from thatch.sim.network import Network, Observer
 from thatch.sim.topology import Links, names_of
@@ -80,13 +81,4 @@ class Overlay:
 
     def told(self, links: Iterable[tuple[str, str]]) -> int:
         """Subscriptions that brokers have told over links, each (from, to), now."""
-        return sum(len(self.network.nodes[teller].broker.told("subscriptions", to).told.active) for teller, to in links)
-
-    def messages(self, broker: str) -> dict[str, int]:
-        """What a broker has handled, by kind."""
-        return dict(self.network.nodes[broker].handled)
-
-    def false_positives(self, broker: str) -> int:
-        """Events that came to a broker from another one and that nobody there or beyond wants."""
-        links = self.network.nodes[broker].broker.links.values()
-        return sum(link.counts.unwanted_in for link in links)
+        return sum(len(self.network.nodes[teller].broker.told(SUBSCRIPTIONS, to).told.active) for teller, to in links)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.broker import Policy, Settings
-from thatch.broker.broker import ADVERTISEMENTS, SUBSCRIPTIONS
+from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.messages import Deliver, Extend, Publish, Reject
 from thatch.region import Region
 from thatch.sim.network import Clauses, Network, Observer, Wire
