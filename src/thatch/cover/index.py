@@ -47,7 +47,7 @@ class Rows(NamedTuple):
     above: Any
     below_count: Ints  # [d, CUTS + 1]: how many bits each row has
     above_count: Ints
-    used: Ints  # [2]: slots in use from the front; boxes in them
+    used: Ints  # [3]: slots in use from the front; boxes in them; slots among them that are free
     edges: Ints  # [2, d]: the ends of the axes, where many boxes end too
     edge_ranks: Ints  # [4, d]: `cuts_below` and `cuts_upto` of each low end, then of each high end
 
@@ -183,9 +183,9 @@ class BoxIndex:
         """Over axes that reach from low to high."""
         self.attributes = len(low)
         self.edges = np.stack((low, high))
-        self.free: list[int] = []
         self._sized_for = 0
         self.rows = self._empty(64, np.zeros((self.attributes, CUTS), np.int64))
+        self.free = np.zeros(64, np.int64)  # a stack of free slots: the first used[2] of it
         self._scratch()
 
     def _empty(self, slots: int, cuts: Ints) -> Rows:
@@ -201,7 +201,7 @@ class BoxIndex:
             np.zeros((d, CUTS + 1, words), np.uint64),
             np.zeros((d, CUTS + 1), np.int64),
             np.zeros((d, CUTS + 1), np.int64),
-            np.zeros(2, np.int64),
+            np.zeros(3, np.int64),
             self.edges,
             np.stack(ranks).astype(np.int64),
         )
@@ -242,7 +242,8 @@ class BoxIndex:
         self.rows = self._empty(slots, cuts)
         if len(taken):
             insert_many(self.rows, taken, old.low[taken], old.high[taken], old.owner[taken])
-        self.rows.used[0] = old.used[0]
+        self.rows.used[0], self.rows.used[2] = old.used[0], old.used[2]
+        self.free = np.concatenate((self.free, np.zeros(slots - len(self.free), np.int64)))
         self._sized_for = sized_for
         self._scratch()
 
@@ -253,25 +254,34 @@ class BoxIndex:
     def insert_all(self, low: Ints, high: Ints, owner: Ints) -> list[int]:
         """Put boxes, each of its owner, into slots."""
         self.reserve(len(low))
-        slots = [self.free.pop() if self.free else -1 for _ in range(len(low))]
+        reused = min(int(self.rows.used[2]), len(low))
+        self.rows.used[2] -= reused
         fresh = int(self.rows.used[0])
-        for position, slot in enumerate(slots):
-            if slot < 0:
-                slots[position], fresh = fresh, fresh + 1
+        slots = [
+            *self.free[self.rows.used[2] : self.rows.used[2] + reused].tolist()[::-1],
+            *range(fresh, fresh + len(low) - reused),
+        ]
         insert_many(self.rows, np.array(slots, np.int64), low, high, owner)
         return slots
 
     def remove(self, slot: int) -> None:
         remove_box(self.rows, slot)
-        self.free.append(slot)
+        self.free[self.rows.used[2]] = slot
+        self.rows.used[2] += 1
 
     def taken(self) -> list[int]:
         """The slots that hold a box."""
-        return sorted(set(range(int(self.rows.used[0]))) - set(self.free))
+        return sorted(set(range(int(self.rows.used[0]))) - set(self.free[: self.rows.used[2]].tolist()))
 
     def meeting(self, low: Ints, high: Ints) -> list[int]:
         """The slots of a superset of the boxes that meet low..high."""
         return self.slots[: found_slots(self.rows, low, high, False, self.ranks, self.words, self.slots)].tolist()
+
+    def touching(self, low: Ints, high: Ints) -> Ints:
+        """The slots of the boxes that meet low..high."""
+        slots = self.slots[: found_slots(self.rows, low, high, False, self.ranks, self.words, self.slots)]
+        meets = (self.rows.low[slots] <= high).all(axis=1) & (self.rows.high[slots] >= low).all(axis=1)
+        return slots[meets]
 
     def inside(self, low: Ints, high: Ints) -> Ints:
         """The slots of the boxes that low..high contains."""
@@ -285,7 +295,7 @@ class BoxIndex:
 
     def check_invariants(self) -> None:
         rows, taken = self.rows, self.taken()
-        assert len(taken) == len(self) and len(set(self.free)) == len(self.free)
+        assert len(taken) == len(self) == rows.used[0] - rows.used[2]
         bits = np.unpackbits(rows.below.view(np.uint8), axis=2, bitorder="little").astype(bool)
         more = np.unpackbits(rows.above.view(np.uint8), axis=2, bitorder="little").astype(bool)
         expected_below, expected_above = np.zeros_like(bits), np.zeros_like(more)

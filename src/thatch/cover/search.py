@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thatch.boxes import Ints
+from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
 from thatch.cover.index import CUTS, Rows, insert_box, lowest_bit, meeting
 from thatch.jit import inlined, kernel
 
 PLAIN_MAX = 6  # up to this many attributes a loop over all beats a loop over a mask
-UNCOVERED, COVERED, SPENT = 0, 1, 2
 _ONE = np.uint64(1)
 _MARGIN = 2.0**-51
 
@@ -57,7 +57,7 @@ def push(
 
 @inlined
 def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, nodes_max: int, tests_max: int) -> int:
-    """Is one box of an array covered? COVERED, UNCOVERED or SPENT; names are added to, never reset."""
+    """Is one box of an array covered? COVERED, UNCOVERED or UNDECIDED; names are added to, never reset."""
     d = lows.shape[1]
     low, high = lows[box], highs[box]
     now_low, now_high, state = scratch.low, scratch.high, scratch.state
@@ -155,7 +155,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
         state[1] += 1
         state[2] += stop - start
         if state[1] > nodes_max or state[2] > tests_max or 2 * stop - start > room or top > depth:
-            return SPENT
+            return UNDECIDED
         unit = 1.0
         for axis in range(d):
             units[axis] = 1.0 / width(now_low[axis], now_high[axis], wide)
@@ -234,13 +234,13 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
 def cover_union(
     rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: Scratch, nodes_max: int, tests_max: int
 ) -> int:
-    """Are the boxes first to last, without last, covered? SPENT only if none is surely not. Names each owner once."""
+    """Are the boxes from first up to last covered? UNDECIDED only if none is surely not. Names each owner once."""
     scratch.state[0] = scratch.state[1] = scratch.state[2] = 0
     code = COVERED
     for box in range(first, last):
         nodes_max += 1  # the budget is for all of them, but each may take its first step
         if scratch.state[0] > len(scratch.names) - nodes_max - 2:
-            return SPENT
+            return UNDECIDED
         each = cover_box(rows, low, high, box, scratch, nodes_max, tests_max)
         if each == UNCOVERED:
             return UNCOVERED
