@@ -213,6 +213,10 @@ def timed(action: Callable[[], Any]) -> Iterator[tuple[float, int, Any]]:
         yield time.perf_counter() - start, resident_bytes() - before, result
 
 
+OPTIONS: dict[str, dict[str, Any]] = {  # here there would be millions of them
+    "negative": {"rectangles_max": 1_000},
+    "montecarlo": {"trials_max": 100},
+}
 CASES = [(name, case) for name in ENGINES for case in (WORST if ENGINES[name].covers_by == "union" else ENOUGH_FOR_ONE)]
 
 
@@ -220,7 +224,7 @@ CASES = [(name, case) for name in ENGINES for case in (WORST if ENGINES[name].co
 def test_a_worst_case_is_decided_or_given_up_in_time(name: str, case: str) -> None:
     compiled(name)
     worst = worst_case(case)
-    engine = ENGINES[name](worst.space)
+    engine = ENGINES[name](worst.space, **OPTIONS.get(name, {}))
     members = {position: region_of(worst.space, *box) for position, box in enumerate(worst.boxes)}
     for id, region in members.items():
         engine.add(id, region)
@@ -229,13 +233,13 @@ def test_a_worst_case_is_decided_or_given_up_in_time(name: str, case: str) -> No
     growth = resident_bytes() - before
     runs = list(timed(lambda: engine.check(worst.asked)))
     verdict = runs[-1][2]
-    assert type(first) is type(verdict)
     if engine.may_err != "covered":
+        assert type(first) is type(verdict)
         assert isinstance(verdict, Unproven) or isinstance(verdict, Covered) == worst.covered, verdict
     if isinstance(verdict, Covered):
         assert set(verdict.certificate) <= members.keys()
     assert max(growth, *(grown for _, grown, _ in runs)) < GROWTH_BYTES_MAX
-    assert min(seconds for seconds, _, _ in runs) < CHECK_SECONDS_MAX
+    assert min(seconds for seconds, _, _ in runs) < (CHECK_SECONDS_MAX if engine.may_err != "covered" else 0.2)
     if isinstance(verdict, Uncovered):
         start = time.perf_counter()
         point = verdict.witness

@@ -9,9 +9,11 @@ from thatch.cover.engine import CoverEngine, region_of_box
 from thatch.cover.engines import ENGINES, engine
 from thatch.cover.exact import ExactEngine
 from thatch.cover.graph import RelationGraph
+from thatch.cover.montecarlo import MonteCarloEngine
+from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
 from thatch.cover.told import Change, Told
-from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, grown, verify
+from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict, grown, verify
 from thatch.errors import CallerError
 from thatch.region import Region
 from thatch.space import Space
@@ -50,6 +52,9 @@ __all__ = [
     "CoverEngine",
     "Covered",
     "ExactEngine",
+    "Likely",
+    "MonteCarloEngine",
+    "NegativeEngine",
     "PairwiseEngine",
     "RelationGraph",
     "Told",

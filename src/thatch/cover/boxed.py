@@ -223,12 +223,12 @@ class BoxedEngine(CoverEngine):
             return Covered(self._used())
         if self._vague or any(term.balls for term in terms):
             piece = tuple(side.copy() for side in self._piece()) if code == UNCOVERED else None
-            unproven = self._undecided() if code == UNDECIDED else None
+            undecided = self._undecided()  # before attempts that search again
             for attempt in (self._by_one, self._by_parts):
                 verdict = attempt(terms)
                 if verdict is not None:
                     return verdict
-            return unproven or self._with_balls(terms, *piece)  # type: ignore[misc]
+            return undecided if piece is None else self._with_balls(terms, *piece)
         return self._uncovered(*self._piece()) if code == UNCOVERED else self._undecided()
 
     def _by_hulls(self, terms: Sequence[Term]) -> Verdict | None:

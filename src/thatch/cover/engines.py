@@ -6,11 +6,15 @@ from typing import Any
 
 from thatch.cover.engine import CoverEngine
 from thatch.cover.exact import ExactEngine
+from thatch.cover.montecarlo import MonteCarloEngine
+from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
 from thatch.errors import CallerError
 from thatch.space import Space
 
-ENGINES: dict[str, type[CoverEngine]] = {each.name: each for each in (PairwiseEngine, ExactEngine)}
+ENGINES: dict[str, type[CoverEngine]] = {
+    each.name: each for each in (PairwiseEngine, ExactEngine, NegativeEngine, MonteCarloEngine)
+}
 
 
 def engine(name: str, space: Space, **options: Any) -> CoverEngine:

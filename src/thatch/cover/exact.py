@@ -24,27 +24,23 @@ member for steps 1 to 3, then members that meet the box per node.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import compress
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 
 from thatch.boxes import Ints
-from thatch.cover.boxed import COVERED, UNCOVERED, BoxedEngine, surely_inside
-from thatch.cover.engine import Boxes, as_boxes, as_regions
+from thatch.cover.batch import BatchedEngine, Part
+from thatch.cover.engine import Boxes
 from thatch.cover.search import Scratch, cover_and_add, cover_union, find_witness
-from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict
+from thatch.cover.verdict import Uncovered, Unproven
 from thatch.errors import CallerError
-from thatch.region import Region
 from thatch.space import Space
 
 NODES_MAX = 1_024
 TESTS_MAX = 300_000
-PART = 16_384  # regions that `add_many` hands to the kernel at a time
 
 
-class ExactEngine(BoxedEngine):
+class ExactEngine(BatchedEngine):
     name = "exact"
     may_err = "unproven"
 
@@ -123,100 +119,10 @@ class ExactEngine(BoxedEngine):
 
         return Uncovered(complete=complete, space=self.space)
 
-    def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> Sequence[Verdict]:  # type: ignore[override]
-        """In one call of the kernel, where every region is a union of plain boxes."""
-        boxes = as_boxes(ids, regions, self.space)
-        if not len(ids):
-            return []
-        self.refuse_known(ids)
-        checked: list[Region] = []
-        if boxes is not None and not self._numbering and (boxes[0] <= boxes[1]).all():
-            low, high = boxes
-            starts = np.arange(len(ids) + 1, dtype=np.int64)
-        else:
-            checked = as_regions(ids, regions, self.space)
-            flat = [surely_inside(region.terms_in(self.space), self.space) for region in checked]
-            self._align()
-            if not flat or not all(whole and len(low) for low, _, whole in flat):
-                return super().add_many(ids, checked)
-            starts = np.cumsum([0] + [len(each) for each, _, _ in flat])
-            low = np.concatenate([each for each, _, _ in flat])
-            high = np.concatenate([each for _, each, _ in flat])
-        if self._vague:
-            return super().add_many(ids, regions)
-        verdicts = self._add_boxes(ids, low, high, starts)
-        added = verdicts.codes != COVERED
-        self._remember(compress(ids, added), compress(checked, added))
-        return verdicts
-
-    def _add_boxes(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
-        """In parts, so that room is made for what is kept and not for all that comes."""
-        n, d = len(ids), len(self.space)
-        codes = np.zeros(n, np.int64)
-        witness_low, witness_high = np.zeros((n, d), np.int64), np.zeros((n, d), np.int64)
-        first_number, first_slots = self._number, np.zeros(n, np.int64)
-        parts: list[tuple[Ints, Ints]] = []
-        for start in range(0, n, PART):
-            part = slice(start, min(start + PART, n))
-            boxes = slice(starts[start], starts[part.stop])
-            own_starts = starts[start : part.stop + 1] - starts[start]
-            self._reserve(len(low[boxes]), low[boxes], high[boxes])
-            slot = int(self.index.rows.used[0])
-            parts.append(
-                cover_and_add(
-                    self.index.rows, low[boxes], high[boxes], own_starts, self._number, self._scratch,
-                    self.nodes_max, self.tests_max, codes[part], witness_low[part], witness_high[part],
-                )
-            )  # fmt: skip
-            sizes = np.where(codes[part] != COVERED, np.diff(own_starts), 0)
-            first_slots[part] = slot + np.cumsum(sizes) - sizes
-            self._number += part.stop - part.start
-        added = codes != COVERED
-        self._ids.update(zip((first_number + np.flatnonzero(added)).tolist(), compress(ids, added), strict=True))
-        pairs = zip(first_slots[added].tolist(), np.diff(starts)[added].tolist(), strict=True)
-        self._slots.update(zip(compress(ids, added), (tuple(range(a, a + size)) for a, size in pairs), strict=True))
-        names = np.concatenate([names for names, _ in parts])
-        begins = np.cumsum([0, *(size for _, each in parts for size in np.diff(each).tolist())])
-        earlier = {int(name): self._ids[int(name)] for name in np.unique(names[names < first_number])}
-        return Verdicts(self, ids, first_number, earlier, codes, names, begins, witness_low, witness_high)
-
-
-class Verdicts(Sequence[Verdict]):
-    """The verdicts of `add_many`, made into objects when they are looked at: most never are."""
-
-    def __init__(
-        self,
-        engine: ExactEngine,
-        ids: Sequence[Any],
-        number: int,
-        earlier: dict[int, Any],
-        codes: Ints,
-        names: Ints,
-        begins: Ints,
-        low: Ints,
-        high: Ints,
-    ) -> None:
-        self._engine, self._ids, self._number, self._earlier = engine, ids, number, earlier
-        self.codes, self._names, self._begins, self._low, self._high = codes, names, begins, low, high
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @overload
-    def __getitem__(self, position: int) -> Verdict: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[Verdict]: ...
-    def __getitem__(self, position: int | slice) -> Verdict | list[Verdict]:
-        if isinstance(position, slice):
-            return [self[each] for each in range(*position.indices(len(self)))]
-        position = range(len(self))[position]
-        code, engine = self.codes[position], self._engine
-        if code == COVERED:
-            names = self._names[self._begins[position] : self._begins[position + 1]]
-            return Covered(tuple(self._id(name) for name in sorted(names.tolist())))
-        if code == UNCOVERED:
-            return engine._uncovered(self._low[position], self._high[position], self._number + position)
-        return engine._undecided()
-
-    def _id(self, name: int) -> Any:
-        return self._ids[name - self._number] if name >= self._number else self._earlier[name]
+    def _cover_and_add(self, part: Part) -> tuple[Ints, Ints]:
+        self._reserve(len(part.low), part.low, part.high)
+        names, begins = cover_and_add(
+            self.index.rows, part.low, part.high, part.starts, self._number, self._scratch,
+            self.nodes_max, self.tests_max, part.codes, part.witness_low, part.witness_high,
+        )  # fmt: skip
+        return names, begins

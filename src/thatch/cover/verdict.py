@@ -1,6 +1,6 @@
 """Verdicts: the answer of a cover engine, with its evidence, and a verifier that trusts no engine.
 
-    Covered(certificate)    these members' union contains the region
+    Covered(certificate)    these members' union contains the region (`Likely`: so it seems, at a claimed error)
     Uncovered(witness)      this point of the region is in no member
     Unproven(reason)        neither could be shown
 
@@ -34,6 +34,18 @@ class Covered:
 
     def __bool__(self) -> bool:
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Likely(Covered):
+    """Covered as far as guessing tells: no guessed point was outside the members named, which may cover less.
+
+    `delta` is the error that the method claims for the trials that were run; nobody guarantees it.
+    """
+
+    delta: float
+    trials_asked: float  # for the error that was asked for; may be infinite
+    trials_run: int
 
 
 class Uncovered:

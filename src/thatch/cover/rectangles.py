@@ -1,0 +1,568 @@
+"""Kernels on a divided space: what nobody covers as disjoint negative rectangles, what somebody does as pieces.
+
+    +----------+-------+     Each piece belongs to the box that took it from the negative space (negative-space's
+    |  r1      |       |     CoveredBy): negative rectangles and pieces together are the whole space, and no two
+    +---+------+  r3   |     of them meet. So whoever owns the pieces that meet a covered box covers it, and when
+    | s1|  s2  |       |     a box leaves, its pieces are what has to be handed on or becomes negative again.
+    +---+------+-------+
+
+Negative rectangles are in an index; the pieces of a box are a linked list in flat arrays, because they are looked at
+only when their owner is at hand already.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from thatch.boxes import Ints, subtract_box, with_room
+from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
+from thatch.cover.index import (
+    CUTS,
+    Rows,
+    cuts_below,
+    cuts_upto,
+    found_slots,
+    insert_box,
+    lowest_bit,
+    meeting,
+    remove_box,
+)
+from thatch.jit import inlined, inner, kernel
+
+BENEFIT_BY_COST, BENEFIT, INVERSE_COST = 0, 1, 2
+ASK, NO_ROOM = -1, -2
+CORNERS_MAX = 4  # negative rectangles whose corners are tried as witnesses, where they may be covered
+_ONE = np.uint64(1)
+# Constants as NumPy numbers: of a plain 0 or True Numba would make a kernel of its own wherever one is passed.
+_FIRST: Any = np.int64(0)
+_NOBODY: Any = np.int64(-1)
+_ASK: Any = np.int64(ASK)
+_COVERING: Any = np.bool_(True)
+_MEETING: Any = np.bool_(False)
+
+
+class Pieces(NamedTuple):
+    """The part of the space that is covered, by owner: a slot of the members' index."""
+
+    low: Ints  # [pieces, d]
+    high: Ints
+    next: Ints  # [pieces]: the next piece of the same owner, or the next free one; -1 ends
+    head: Ints  # [slots of the members]: the first piece of each
+    state: Ints  # [2]: the first free piece among those used before, or -1; pieces used from the front
+
+
+class Rule(NamedTuple):
+    """Which rectangles are split."""
+
+    k: int  # new rectangles for a member; below 0 without bound
+    is_dynamic: bool
+    metric: int
+    rectangles_max: int
+    is_merging: bool
+
+
+class Workspace(NamedTuple):
+    """What kernels write to."""
+
+    words: Any  # uint64: bits of candidates, in either index
+    slots: Ints  # candidates
+    ranks: Ints  # [2, d]
+    out_low: Ints  # [2d, d]: what is left of a rectangle
+    out_high: Ints
+    low: Ints  # [d]: the rectangle at hand; after UNCOVERED the witness
+    high: Ints
+    scores: Any  # float64 [slots]
+    costs: Ints  # [slots]: rectangles that a split adds
+    is_double: Any  # bool [d]: whether coordinates are doubles in order, to be measured by their values
+    touched: Ints  # slots of rectangles that changed
+    names: Ints  # owners
+    marks: Ints  # [slots]: the number of the question for which a slot was named
+    state: Ints  # [7]: names; touched; rectangles left whole; splits; rectangles, pieces a box needs at most; questions
+
+
+@inlined
+def meets(lows: Ints, highs: Ints, box: int, low: Ints, high: Ints) -> bool:
+    """Whether one box of an array meets low..high."""
+    found = True
+    for axis in range(len(low)):
+        if lows[box, axis] > high[axis] or highs[box, axis] < low[axis]:
+            found = False
+            break
+    return found
+
+
+@inner
+def first_touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any) -> int:
+    """A slot whose box meets low..high, or -1."""
+    for axis in range(len(low)):
+        ranks[0, axis] = cuts_below(rows.cuts, axis, high[axis])
+        ranks[1, axis] = cuts_upto(rows.cuts, axis, low[axis])
+    lows, highs = rows.low, rows.high
+    for word in range(meeting(rows, ranks[0], ranks[1], words)):
+        bits = words[word]
+        while bits != 0:
+            slot = (word << 6) + lowest_bit(bits)
+            bits &= bits - _ONE
+            if meets(lows, highs, slot, low, high):
+                return slot
+    return -1
+
+
+@inner
+def touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any, slots: Ints) -> int:
+    """The slots of the boxes that meet low..high; their number."""
+    kept, lows, highs = 0, rows.low, rows.high
+    for position in range(found_slots(rows, low, high, _MEETING, ranks, words, slots)):
+        slot = slots[position]
+        if meets(lows, highs, slot, low, high):
+            slots[kept] = slot
+            kept += 1
+    return kept
+
+
+# --- Questions -------------------------------------------------------------------------------------------------------
+
+
+@inner
+def name(members: Rows, slot: int, work: Workspace) -> None:
+    """Add the owner of a slot to the names, once for each slot; owners of several slots may be there twice."""
+    if work.marks[slot] != work.state[6]:
+        work.marks[slot] = work.state[6]
+        work.names[work.state[0]] = members.owner[slot]
+        work.state[0] += 1
+
+
+@inner
+def name_owners(members: Rows, pieces: Pieces, low: Ints, high: Ints, work: Workspace) -> None:
+    """Whose pieces meet low..high; or one member that contains it, if there is one."""
+    if found_slots(members, low, high, _COVERING, work.ranks, work.words, work.slots) > 0:
+        name(members, work.slots[0], work)
+        return
+    for position in range(touching(members, low, high, work.ranks, work.words, work.slots)):
+        slot = work.slots[position]
+        piece = pieces.head[slot]
+        while piece >= 0:
+            if meets(pieces.low, pieces.high, piece, low, high):
+                name(members, slot, work)
+                break
+            piece = pieces.next[piece]
+
+
+@inner
+def loosely_uncovered(negative: Rows, members: Rows, low: Ints, high: Ints, work: Workspace) -> int:
+    """A box meets negative rectangles, of which some may be covered: does one member contain it, or is a corner of
+    what they share in no member?"""
+    if found_slots(members, low, high, _COVERING, work.ranks, work.words, work.slots) > 0:
+        return COVERED
+    found = touching(negative, low, high, work.ranks, work.words, work.slots)
+    for position in range(min(found, CORNERS_MAX)):
+        slot = work.slots[position]
+        for corner in range(2):
+            for axis in range(len(low)):
+                if corner == 0:
+                    work.low[axis] = max(low[axis], negative.low[slot, axis])
+                else:
+                    work.low[axis] = min(high[axis], negative.high[slot, axis])
+            if first_touching(members, work.low, work.low, work.ranks, work.words) < 0:
+                return UNCOVERED
+    return UNDECIDED
+
+
+@kernel
+def search_union(
+    negative: Rows,
+    members: Rows,
+    pieces: Pieces,
+    low: Ints,
+    high: Ints,
+    first: int,
+    last: int,
+    is_loose: bool,
+    work: Workspace,
+) -> int:
+    """Are the boxes from first up to last covered? With names, or with a witness in work.low."""
+    code = COVERED
+    for box in range(first, last):
+        slot = first_touching(negative, low[box], high[box], work.ranks, work.words)
+        if slot < 0:
+            continue
+        if is_loose:
+            each = loosely_uncovered(negative, members, low[box], high[box], work)
+            if each == UNCOVERED:
+                return UNCOVERED
+            code = max(code, each)
+        else:
+            for axis in range(low.shape[1]):
+                work.low[axis] = max(low[box, axis], negative.low[slot, axis])
+            return UNCOVERED
+    work.state[0] = 0
+    work.state[6] += 1
+    if code == COVERED:
+        for box in range(first, last):
+            name_owners(members, pieces, low[box], high[box], work)
+    return code
+
+
+# --- Changes ---------------------------------------------------------------------------------------------------------
+
+
+@inner
+def take_piece(pieces: Pieces, owner: int, low: Ints, high: Ints) -> None:
+    """A part of the space that belongs to an owner from now on. There is room."""
+    piece = pieces.state[0]
+    if piece >= 0:
+        pieces.state[0] = pieces.next[piece]
+    else:
+        piece = pieces.state[1]
+        pieces.state[1] += 1
+    for axis in range(len(low)):
+        pieces.low[piece, axis], pieces.high[piece, axis] = low[axis], high[axis]
+    pieces.next[piece] = pieces.head[owner]
+    pieces.head[owner] = piece
+
+
+@inner
+def take_slot(rows: Rows, free: Ints) -> int:
+    """A slot for one more rectangle. There is room."""
+    if rows.used[2] > 0:
+        rows.used[2] -= 1
+        return free[rows.used[2]]
+    return rows.used[0]
+
+
+@inner
+def drop(rows: Rows, free: Ints, slot: int) -> None:
+    remove_box(rows, slot)
+    free[rows.used[2]] = slot
+    rows.used[2] += 1
+
+
+@inner
+def put(rows: Rows, slot: int, low: Ints, high: Ints, box: int, owner: int) -> None:
+    """`insert_box`, compiled once for all who call it here."""
+    insert_box(rows, slot, low, high, box, owner)
+
+
+@inner
+def split(
+    negative: Rows, free: Ints, pieces: Pieces, slot: int, low: Ints, high: Ints, owner: int, work: Workspace
+) -> None:
+    """Subtract low..high from one negative rectangle that it meets; what they share becomes a piece of the owner's.
+
+    The remainder keeps the range s(d) & r(d) in the dimensions done (ERRATA, figure 4); with no remainder the
+    rectangle is gone (figures 6 and 8).
+    """
+    for axis in range(len(low)):
+        work.low[axis], work.high[axis] = negative.low[slot, axis], negative.high[slot, axis]
+    parts = subtract_box(work.low, work.high, low, high, work.out_low, work.out_high)
+    drop(negative, free, slot)
+    for part in range(parts):
+        fresh = take_slot(negative, free)
+        put(negative, fresh, work.out_low, work.out_high, part, _NOBODY)
+        if work.state[1] < len(work.touched):
+            work.touched[work.state[1]] = fresh
+            work.state[1] += 1
+    take_piece(pieces, owner, work.low, work.high)
+    work.state[3] += 1
+
+
+@inner
+def value(coordinate: int, is_double: bool) -> float:
+    """What a coordinate measures: itself, or the double at that place in the order of doubles."""
+    if not is_double:
+        return np.float64(coordinate)
+    magnitude = min(abs(coordinate), 0x7FEF_FFFF_FFFF_FFFF)
+    exponent, fraction = magnitude >> 52, np.float64(magnitude & 0xF_FFFF_FFFF_FFFF) / 2.0**52
+    size = math.ldexp(1.0 + fraction, exponent - 1023) if exponent else math.ldexp(fraction, -1022)
+    return size if coordinate >= 0 else -size
+
+
+@kernel
+def size(low: Ints, high: Ints, is_double: Any) -> float:
+    """The volume of low..high by values, as a logarithm: a product of twenty ranges of doubles overflows."""
+    total = 0.0
+    for axis in range(len(low)):
+        span = value(high[axis], is_double[axis]) - value(low[axis], is_double[axis])
+        span += 0.0 if is_double[axis] else 1.0
+        total += math.log(min(span, 1.7e308)) if span > 0 else -1e9
+    return total
+
+
+@inner
+def rate(negative: Rows, slot: int, low: Ints, high: Ints, metric: int, work: Workspace) -> tuple[int, float]:
+    """How many rectangles a split would add (-1 to 2d - 1), and its score. The benefit is the volume that is shared."""
+    faces = 0
+    for axis in range(len(low)):
+        faces += (negative.low[slot, axis] < low[axis]) + (negative.high[slot, axis] > high[axis])
+        work.low[axis] = max(low[axis], negative.low[slot, axis])
+        work.high[axis] = min(high[axis], negative.high[slot, axis])
+    added = faces - 1
+    if metric == INVERSE_COST:
+        return added, -np.float64(added)
+    benefit = size(work.low, work.high, work.is_double)
+    if metric == BENEFIT or added < 1:
+        return added, benefit
+    return added, benefit - math.log(np.float64(added))
+
+
+@inner
+def has_room(negative: Rows, pieces: Pieces, low: Ints, high: Ints, work: Workspace) -> bool:
+    """Whether what comes of subtracting low..high fits; how much that is at most, in work.state."""
+    found, rectangles = touching(negative, low, high, work.ranks, work.words, work.slots), 0
+    for position in range(found):
+        slot = work.slots[position]
+        for axis in range(len(low)):
+            rectangles += (negative.low[slot, axis] < low[axis]) + (negative.high[slot, axis] > high[axis])
+    work.state[4], work.state[5] = rectangles, found
+    spare = len(negative.owner) - negative.used[0] + negative.used[2]
+    return rectangles <= spare and found <= len(pieces.next) - pieces.state[1]
+
+
+@inner
+def threshold(rule: Rule, members: int, rectangles: int, more: int) -> int:
+    """New rectangles that the next member may cost, after so many; below 0 without bound. It might add `more`."""
+    if rectangles + more > rule.rectangles_max:
+        return 0
+    if rule.is_dynamic:
+        return max(0, rule.k * (members + 1) - rectangles)
+    return rule.k
+
+
+@inner
+def split_all(
+    negative: Rows,
+    free: Ints,
+    pieces: Pieces,
+    low: Ints,
+    high: Ints,
+    owner: int,
+    budget: int,
+    metric: int,
+    work: Workspace,
+) -> int:
+    """Subtract the box of an owner from the rectangles that it meets, which `has_room` has listed; the budget left.
+
+    With a budget below 0 every rectangle is split. Else splits that add none are always made, and others by falling
+    score while they fit: one split changes the score of no other, since rectangles do not meet.
+    """
+    is_exact, kept = budget < 0, 0
+    for position in range(work.state[5]):
+        slot = work.slots[position]
+        added, score = 0, 0.0
+        if not is_exact:
+            added, score = rate(negative, slot, low, high, metric, work)
+        if is_exact or added <= 0:
+            split(negative, free, pieces, slot, low, high, owner, work)
+        else:
+            work.slots[kept], work.costs[kept], work.scores[kept] = slot, added, score
+            kept += 1
+    while kept > 0:
+        best = -1
+        for position in range(kept):
+            if work.costs[position] <= budget and (best < 0 or work.scores[position] > work.scores[best]):
+                best = position
+        if best < 0:
+            break
+        budget -= work.costs[best]
+        split(negative, free, pieces, work.slots[best], low, high, owner, work)
+        kept -= 1
+        work.slots[best], work.costs[best] = work.slots[kept], work.costs[kept]
+        work.scores[best] = work.scores[kept]
+    work.state[2] += kept
+    return budget
+
+
+@inner
+def neighbour(rows: Rows, slot: int, work: Workspace) -> int:
+    """A rectangle that together with this one is a rectangle: the same ranges but in one attribute, in which one ends
+    where the other begins. Or -1."""
+    d = rows.low.shape[1]
+    for axis in range(d):
+        least, most = rows.low[slot, axis], rows.high[slot, axis]
+        work.low[axis] = least - 1 if least > rows.edges[0, axis] else least
+        work.high[axis] = most + 1 if most < rows.edges[1, axis] else most
+    for position in range(touching(rows, work.low, work.high, work.ranks, work.words, work.slots)):
+        other = work.slots[position]
+        differing, is_next = 0, False
+        for axis in range(d):
+            if rows.low[slot, axis] != rows.low[other, axis] or rows.high[slot, axis] != rows.high[other, axis]:
+                differing += 1
+                is_next = (
+                    rows.high[other, axis] < rows.low[slot, axis] and rows.high[other, axis] + 1 == rows.low[slot, axis]
+                ) or (
+                    rows.high[slot, axis] < rows.low[other, axis] and rows.high[slot, axis] + 1 == rows.low[other, axis]
+                )
+        if differing == 1 and is_next:
+            return other
+    return -1
+
+
+@inner
+def merge_touched(rows: Rows, free: Ints, work: Workspace) -> None:
+    """Merge the rectangles that changed with neighbours, and what comes of it again."""
+    while work.state[1] > 0:
+        work.state[1] -= 1
+        slot = work.touched[work.state[1]]
+        if rows.below[0, CUTS, slot >> 6] >> np.uint64(slot & 63) & _ONE == 0:
+            continue  # merged into another already
+        other = neighbour(rows, slot, work)
+        if other < 0:
+            continue
+        for axis in range(rows.low.shape[1]):
+            work.out_low[0, axis] = min(rows.low[slot, axis], rows.low[other, axis])
+            work.out_high[0, axis] = max(rows.high[slot, axis], rows.high[other, axis])
+        drop(rows, free, other)
+        drop(rows, free, slot)
+        slot = take_slot(rows, free)
+        put(rows, slot, work.out_low, work.out_high, _FIRST, _NOBODY)
+        work.touched[work.state[1]] = slot
+        work.state[1] += 1
+
+
+@kernel
+def take_out(
+    negative: Rows,
+    free: Ints,
+    pieces: Pieces,
+    low: Ints,
+    high: Ints,
+    owner: int,
+    members: int,
+    budget: int,
+    rule: Rule,
+    work: Workspace,
+) -> int:
+    """Take the box of an owner out of the negative space, and merge what has changed. Returns the budget that is left,
+    or NO_ROOM: nothing is done then. With the budget ASK it is that of one more member after so many. With no
+    owner, -1, it only merges."""
+    if owner >= 0:
+        if not has_room(negative, pieces, low, high, work):
+            return NO_ROOM
+        allowed = threshold(rule, members, negative.used[1], work.state[4])
+        if budget >= 0:  # of a member with several boxes
+            allowed = min(allowed, budget)
+        budget = split_all(negative, free, pieces, low, high, owner, allowed, rule.metric, work)
+    if rule.is_merging:
+        merge_touched(negative, free, work)
+    work.state[1] = 0
+    return budget
+
+
+@kernel
+def decide_and_add(
+    negative: Rows,
+    free: Ints,
+    members: Rows,
+    pieces: Pieces,
+    low: Ints,
+    high: Ints,
+    starts: Ints,
+    begin: int,
+    owner: int,
+    count: int,
+    rule: Rule,
+    is_loose: bool,
+    work: Workspace,
+    codes: Ints,
+    witness: Ints,
+    begins: Ints,
+) -> tuple[int, Ints, int]:
+    """For each region from `begin` on, its boxes starts[i]..starts[i+1]: decide, and insert it unless it is covered,
+    and take its box out of the negative space. Ends early with a region of several boxes, or for which there is no
+    room: inserted, and still to be taken out. Returns the region that comes next, the names, and how many boxes are
+    still to be taken out, the last to be inserted. Members are `count` before."""
+    n = len(starts) - 1
+    names, base = np.empty(max(64, n), np.int64), begins[begin]
+    for region in range(begin, n):
+        first, last = starts[region], starts[region + 1]
+        code = search_union(negative, members, pieces, low, high, first, last, is_loose, work)
+        codes[region] = code
+        begins[region + 1] = begins[region]
+        if code == COVERED:
+            found, place = work.state[0], begins[region] - base
+            while place + found > len(names):
+                names = np.concatenate((names, names))
+            for position in range(found):
+                names[place + position] = work.names[position]
+            begins[region + 1] += found
+            continue
+        for axis in range(low.shape[1]):
+            witness[region, axis] = work.low[axis]
+        slot, left_whole, budget = members.used[0], work.state[2], NO_ROOM
+        for box in range(first, last):
+            put(members, members.used[0], low, high, box, owner + region)
+        if last - first == 1:
+            budget = take_out(negative, free, pieces, low[first], high[first], slot, count, _ASK, rule, work)
+        if budget == NO_ROOM:
+            return region + 1, names[: begins[region + 1] - base].copy(), last - first
+        is_loose |= work.state[2] > left_whole
+        count += 1
+    return n, names[: begins[n] - base].copy(), 0
+
+
+@kernel
+def handed_on(members: Rows, pieces: Pieces, owner: int, work: Workspace) -> tuple[Ints, Ints, Ints]:
+    """What happens to the pieces of a box that has left the members' index: rectangles low, high, and who gets each:
+    the slot of another box that holds it, or -1 for nobody. The pieces are gone then."""
+    d = members.low.shape[1]
+    todo_low, todo_high = np.empty((16, d), np.int64), np.empty((16, d), np.int64)
+    out_low, out_high, heirs = np.empty((16, d), np.int64), np.empty((16, d), np.int64), np.empty((16, 1), np.int64)
+    done = 0
+    while pieces.head[owner] >= 0:
+        piece = pieces.head[owner]
+        for axis in range(d):
+            todo_low[0, axis], todo_high[0, axis] = pieces.low[piece, axis], pieces.high[piece, axis]
+        pieces.head[owner] = pieces.next[piece]
+        pieces.next[piece] = pieces.state[0]
+        pieces.state[0] = piece
+        waiting = 1
+        while waiting > 0:
+            waiting -= 1
+            for axis in range(d):
+                work.low[axis], work.high[axis] = todo_low[waiting, axis], todo_high[waiting, axis]
+            heir = first_touching(members, work.low, work.high, work.ranks, work.words)
+            if heir >= 0:
+                parts = subtract_box(
+                    work.low, work.high, members.low[heir], members.high[heir], work.out_low, work.out_high
+                )
+                if waiting + parts > len(todo_low):
+                    todo_low, todo_high = with_room(todo_low, len(todo_low)), with_room(todo_high, len(todo_low))
+                for part in range(parts):
+                    for axis in range(d):
+                        todo_low[waiting, axis] = work.out_low[part, axis]
+                        todo_high[waiting, axis] = work.out_high[part, axis]
+                    waiting += 1
+            if done == len(heirs):
+                out_low, out_high = with_room(out_low, done), with_room(out_high, done)
+                heirs = with_room(heirs, done)
+            for axis in range(d):
+                out_low[done, axis], out_high[done, axis] = work.low[axis], work.high[axis]
+            heirs[done, 0] = heir
+            done += 1
+    return out_low[:done].copy(), out_high[:done].copy(), heirs[:done, 0].copy()
+
+
+@kernel
+def give_back(pieces: Pieces, owner: int, d: int) -> tuple[Ints, Ints]:
+    """The pieces of a box, which has none then."""
+    count, piece = 0, pieces.head[owner]
+    while piece >= 0:
+        count, piece = count + 1, pieces.next[piece]
+    low, high = np.empty((count, d), np.int64), np.empty((count, d), np.int64)
+    for position in range(count):
+        piece = pieces.head[owner]
+        for axis in range(d):
+            low[position, axis], high[position, axis] = pieces.low[piece, axis], pieces.high[piece, axis]
+        pieces.head[owner] = pieces.next[piece]
+        pieces.next[piece] = pieces.state[0]
+        pieces.state[0] = piece
+    return low, high
+
+
+@kernel
+def take_pieces(pieces: Pieces, owners: Ints, low: Ints, high: Ints) -> None:
+    for position in range(len(owners)):
+        take_piece(pieces, owners[position], low[position], high[position])
