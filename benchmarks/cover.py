@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import interleaved, report
+from benchmarks import cover_engines, interleaved, report
 from benchmarks.linear_scan import scan_and_add
 from thatch import Space
 from thatch.cover import Covered, ExactEngine, PairwiseEngine, Told, Unproven, region_of_box, verify
@@ -226,11 +226,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the sizes, for a quick look")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each engine on each workload")
+    parts = ("insertions", "checks", "unsubscriptions", "growth", "engines", "negative", "montecarlo")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; all by default")
     options = parser.parse_args()
-    insertions(options.rounds, options.scale)
-    single_checks()
-    unsubscriptions(options.scale)
-    growth(max(10_000, int(1_000_000 * options.scale)))
+    for part in options.parts or parts:
+        if part == "insertions":
+            insertions(options.rounds, options.scale)
+        elif part == "checks":
+            single_checks()
+        elif part == "unsubscriptions":
+            unsubscriptions(options.scale)
+        elif part == "growth":
+            growth(max(10_000, int(1_000_000 * options.scale)))
+        elif part == "engines":
+            cover_engines.all_engines(workloads(options.scale), options.seconds)
+        elif part == "negative":
+            cover_engines.against_negative(workloads(options.scale), options.rounds)
+        elif part == "montecarlo":
+            cover_engines.errors(workloads(options.scale), options.scale)
+        else:
+            parser.error(f"no part {part!r}; there are {', '.join(parts)}")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def inlined(function: F) -> F:
 
 def inner(function: F) -> F:
     """A kernel that only kernels call: without the door for Python, which takes apart every array of every argument,
-    it compiles much faster."""
+    it compiles much faster. Called from Python it would crash."""
     return _compiled(function, "never", is_inner=True)
 
 

@@ -261,7 +261,7 @@ class ConflictTable:
     def defined(self) -> Bools:
         """[k, 2d]: which entries are defined, below and above in each attribute in turn."""
         both: Bools = np.stack((self.member_low > self.low, self.member_high < self.high), axis=2)
-        return both.reshape(len(self.member_low), -1)
+        return both.reshape(len(self.member_low), 2 * len(self.low))
 
     @property
     def counts(self) -> list[int]:

@@ -269,7 +269,7 @@ def split(
     work.state[3] += 1
 
 
-@inner
+@kernel
 def value(coordinate: int, is_double: bool) -> float:
     """What a coordinate measures: itself, or the double at that place in the order of doubles."""
     if not is_double:
