@@ -90,6 +90,19 @@ def test_covers_shows_an_event_that_nobody_else_wants(tmp_path: Path, capsys: py
 TYPES = "price double not null 0..1000, symbol string, cost decimal(6,2), day date, at timestamp, open bool, n int"
 
 
+def test_covers_says_when_it_only_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["covers", "--space", "price int not null 0..100", "--by", "price < 60", "--by", "price >= 40"]
+    asked += ["--cover", "montecarlo", "price BETWEEN 20 AND 80"]
+    assert main(asked) == 0
+    said = capsys.readouterr().out
+    assert "likely covered by the union of:" in said and "nobody guarantees" in said
+    assert main([*asked, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["covered"] and result["trials_run"] == result["trials_asked"] and result["claimed_error"] <= 1e-6
+    assert main([*asked[:-1], "price = 30", "--json"]) == 0
+    assert "claimed_error" not in json.loads(capsys.readouterr().out)  # one covers it, for certain
+
+
 def test_explain_tells_who_covers_a_clause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "others.txt"
     file.write_text("# alerts\nprice >= 20\nprice >= 30\n")

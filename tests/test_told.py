@@ -32,7 +32,7 @@ from thatch.errors import CallerError
 from thatch.region import Region
 
 SEED = 20240229
-COVERS = ["exact", "pairwise"]
+COVERS = ["exact", "pairwise", "negative"]
 Coverage = Callable[[Cells, Region, list[Region]], bool]
 BY: dict[str, Coverage] = {"union": Cells.covered, "one": Cells.covered_by_one}
 

@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     covers.add_argument("clause", metavar="CLAUSE", help="the clause that may be covered")
     covers.add_argument("--by", action="append", default=[], metavar="CLAUSE", help="a clause that may cover it")
-    covers.add_argument("--cover", default="exact", metavar="ENGINE", help="exact (default) or pairwise")
+    covers.add_argument("--cover", default="exact", metavar="ENGINE", help="a cover engine (default exact)")
     _add_space(covers)
     _add_files(covers)
     covers.set_defaults(run=_covers)
@@ -324,12 +324,20 @@ def _covers(options: argparse.Namespace) -> int:
 
 def _evidence(verdict: Verdict, clauses: Mapping[str, str], space: Space) -> tuple[dict[str, Any], list[str]]:
     """A verdict for programs and for people."""
-    from thatch.cover import Covered, Uncovered
+    from thatch.cover import Covered, Likely, Uncovered
 
     result: dict[str, Any] = {"covered": isinstance(verdict, Covered)}
     if isinstance(verdict, Covered):
         result["certificate"] = [{"place": name, "clause": clauses[name]} for name in verdict.certificate]
         lines = ["covered by the union of:" if len(verdict.certificate) > 1 else "covered by:"]
+        if isinstance(verdict, Likely):
+            asked = verdict.trials_asked
+            result |= {"claimed_error": verdict.delta, "trials_run": verdict.trials_run}
+            result |= {"trials_asked": asked if asked < math.inf else None}
+            lines = [
+                f"no guess of {verdict.trials_run:,} was outside (of {asked:,.0f} asked for; claimed error "
+                f"{verdict.delta:.3g}, which nobody guarantees), so likely {lines[0]}"
+            ]
         lines += [f"  {name}: {clauses[name]}" for name in verdict.certificate] or ["  nothing: no event can match it"]
     elif isinstance(verdict, Uncovered):
         result["witness"] = {name: _readable(value) for name, value in space.decode(verdict.witness).items()}

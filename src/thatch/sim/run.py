@@ -58,11 +58,12 @@ def draw_settings(seed: int, routing: Any) -> Settings:
     rng = random.Random(seed * 7919 + 1)
 
     def policy() -> Policy:
-        cover = rng.choice(("exact", "exact", "pairwise"))
+        cover = rng.choice(("exact", "exact", "pairwise", "negative"))
         if cover == "pairwise" and rng.random() < 0.5:
             return Policy("pairwise", graph=rng.choice(("simplified", "traditional")))
         retract = rng.choice((False, True, "union" if cover == "exact" else True))
-        return Policy(cover, retract, pays_from=rng.choice((None, None, None, 0.5)))
+        options = rng.choice(({}, {"k": 2}, {"merge": True})) if cover == "negative" else {}
+        return Policy(cover, retract, pays_from=rng.choice((None, None, None, 0.5)), options=options)
 
     links = {f"B{at}": policy() for at in range(15) if rng.random() < 0.1}
     return Settings(routing, policy(), links)
