@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from itertools import product
 from random import Random
@@ -874,6 +875,33 @@ def test_certificates_of_a_batch_outlive_departures(engine_class: Engine) -> Non
 
 
 # --- Strings that are numbered anew ----------------------------------------------------------------------------------
+
+
+def test_a_batch_looked_at_late(engine_class: Engine) -> None:
+    """A verdict of a batch is looked at when members have left, and when strings are numbered anew: its witness is of
+    the members as they were, or refused."""
+    space = Space.parse("name string not null, n int not null 0..99")
+    random = Random(SEED)
+    for change in ("departure", "numbering"):
+        clauses = [
+            f"name BETWEEN '{random.choice('abcdef')}' AND '{random.choice('ghijkl')}' AND n < {random.randint(5, 90)}"
+            for _ in range(30)
+        ]
+        regions = {number: space.where(clause) for number, clause in enumerate(clauses)}
+        engine = engine_class(space)
+        verdicts = engine.add_many(list(regions), list(regions.values()))
+        added = list(engine)
+        if change == "departure":
+            for id in added[::2]:
+                engine.discard(id)
+        else:
+            number_anew(space)
+        for number, verdict in enumerate(verdicts):
+            if isinstance(verdict, Uncovered):
+                before = {id: regions[id] for id in added if id < number}
+                with suppress(CallerError):
+                    assert verdict.witness
+                    assert verify(verdict, regions[number], before)
 
 
 def test_renumbered_strings(engine_class: Engine) -> None:

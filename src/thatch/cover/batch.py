@@ -15,7 +15,7 @@ from thatch.boxes import Ints
 from thatch.cover.boxed import COVERED, UNCOVERED, BoxedEngine, surely_inside
 from thatch.cover.engine import Boxes, as_boxes, as_regions
 from thatch.cover.verdict import Covered, Uncovered, Verdict
-from thatch.region import Region
+from thatch.region import Region, renumbered
 
 PART = 16_384  # regions that a kernel is given at a time
 
@@ -37,9 +37,16 @@ class BatchedEngine(BoxedEngine):
         used, unless it is covered. Certificates as names, and the place where each region's begin."""
         raise NotImplementedError
 
-    def _uncovered(self, low: Ints, high: Ints, number: int | None = None) -> Uncovered:
-        """With a number: outside the members before one with that number."""
-        return super()._uncovered(low, high)
+    def _state(self) -> tuple[int, Any]:
+        """What changes when members leave, or when strings are numbered anew."""
+        return self._departures, self._numbering
+
+    def _uncovered_before(self, low: Ints, high: Ints, number: int, state: tuple[int, Any]) -> Uncovered:
+        """As `_uncovered`, of the members before one with that number, and as they were then."""
+        point = tuple(low.tolist())
+        if self.space.numbering is not state[1]:
+            point = renumbered(point, self.space, state[1])[0]
+        return Uncovered(point, space=self.space)
 
     def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> Sequence[Verdict]:  # type: ignore[override]
         """In one call of the kernel, where every region is a union of plain boxes."""
@@ -113,6 +120,7 @@ class Verdicts(Sequence[Verdict]):
     ) -> None:
         self._engine, self._ids, self._number, self._earlier = engine, ids, number, earlier
         self.codes, self._names, self._begins, self._low, self._high = codes, names, begins, low, high
+        self._state = engine._state()
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -130,7 +138,8 @@ class Verdicts(Sequence[Verdict]):
             names = self._names[self._begins[position] : self._begins[position + 1]]
             return Covered(tuple(self._id(name) for name in sorted(set(names.tolist()))))
         if code == UNCOVERED:
-            return engine._uncovered(self._low[position], self._high[position], self._number + position)
+            box = self._low[position], self._high[position]
+            return engine._uncovered_before(*box, self._number + position, self._state)
         return engine._undecided()
 
     def _id(self, name: int) -> Any:

@@ -103,18 +103,20 @@ class ExactEngine(BatchedEngine):
     def _undecided(self) -> Unproven:
         return Unproven(f"the budget of {self.nodes_max:,} nodes and {self.tests_max:,} box tests is used up")
 
-    def _uncovered(self, low: Ints, high: Ints, number: int | None = None) -> Uncovered:
-        """Some point of this piece is outside the members so far, or those before one with this number."""
+    def _uncovered(self, low: Ints, high: Ints) -> Uncovered:
+        """Some point of this piece is outside the members."""
+        return self._uncovered_before(low, high, self._number, self._state())
+
+    def _uncovered_before(self, low: Ints, high: Ints, number: int, state: tuple[int, Any]) -> Uncovered:
         if (low == high).all():
-            return Uncovered(low.tolist(), space=self.space)
-        before = self._number if number is None else number
-        low, high, departures, numbering = low.copy(), high.copy(), self._departures, self._numbering
+            return super()._uncovered_before(low, high, number, state)
+        low, high = low.copy(), high.copy()
 
         def complete() -> list[int]:
-            if self._departures != departures or self.space.numbering is not numbering:
+            if self._state() != state or self.space.numbering is not state[1]:
                 raise CallerError("members have changed since this verdict was given: check again for a witness")
             rows = self.index.rows
-            slots = [slot for slot in self.index.meeting(low, high) if rows.owner[slot] < before]
+            slots = [slot for slot in self.index.meeting(low, high) if rows.owner[slot] < number]
             return find_witness(low, high, rows.low[slots], rows.high[slots])
 
         return Uncovered(complete=complete, space=self.space)
