@@ -92,9 +92,32 @@ class Ball:
         return core
 
     def holds(self, other: Ball) -> bool:
-        """Whether the other one, about the same centre, is no larger. Others are for the cover engines."""
-        same = self.attributes == other.attributes and self.centre == other.centre
-        return same and other.radius <= self.radius
+        """Whether every point of the other ball is surely in this one. Inside the rounding margin the answer is no.
+
+        About one centre radii decide: the sums are the same, or this one leaves out squares, which rounds no higher.
+        Else let u = 2^-53, k the other's attributes, R' = max(its radius, 2^-500), so that squares that underflow,
+        below 2^-1074 each, are lost in u. A point of it is at most R' (1 + (k + 4) u) from its centre: one rounding for
+        each difference, square and sum, and one for r'*r'. So it is at most that plus D from our centre, D being the
+        distance of the centres, and passes our test if that is at most r (1 - (k + 4) u). The margin, 8 (k + 8) u on
+        either side, leaves room for the roundings of the comparison itself and for `dist`, which errs by 1 ulp of what
+        the rounded differences give. With r <= 2^500 nothing overflows; what is not finite compares false.
+        """
+        centre = other.centre
+        if self.attributes != other.attributes:
+            at = dict(zip(other.attributes, other.centre, strict=True))
+            if not at.keys() >= set(self.attributes):
+                return False
+            centre = tuple(at[index] for index in self.attributes)
+        if centre == self.centre and (
+            self.attributes == other.attributes
+            or self.attributes == tuple(index for index in other.attributes if index in self.attributes)
+        ):
+            return other.radius <= self.radius
+        if not other.radius < self.radius <= 2.0**500:
+            return False
+        margin = (len(other.attributes) + 8) * 2.0**-50
+        distance = math.dist(self.centre, centre)
+        return (max(other.radius, 2.0**-500) + distance) * (1 + margin) <= self.radius * (1 - margin)
 
 
 def _inward(axis: Any, low: float, high: float) -> tuple[int, int]:
@@ -278,17 +301,22 @@ def _bounded(sides: Mapping[int, Intervals], space: Space) -> dict[int, Interval
 
 def _absorbed(terms: list[Term], space: Space) -> list[Term]:
     """Without the terms that lie inside one other."""
+    # One at a time: a term with two balls, one inside the other, and the term without the wider one are each inside
+    # the other, and one of them must stay.
+    kept = dict.fromkeys(range(len(terms)))
     if len(terms) <= 16:
-        return [t for t in terms if not any(t is not other and t.is_inside(other) for other in terms)]
+        for position, term in enumerate(terms):
+            if any(other != position and term.is_inside(terms[other]) for other in kept):
+                del kept[position]
+        return [terms[position] for position in kept]
     from thatch.boxes import contains_box
 
     low, high = hulls(terms, space)
-    kept = []
     for position, term in enumerate(terms):
-        around = np.flatnonzero(contains_box(low, high, low[position], high[position]))
-        if not any(other != position and term.is_inside(terms[other]) for other in around):
-            kept.append(term)
-    return kept
+        around = np.flatnonzero(contains_box(low, high, low[position], high[position])).tolist()
+        if any(other != position and other in kept and term.is_inside(terms[other]) for other in around):
+            del kept[position]
+    return [terms[position] for position in kept]
 
 
 def hulls(terms: Sequence[Term], space: Space) -> tuple[Coordinates, Coordinates]:
