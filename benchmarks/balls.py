@@ -68,7 +68,7 @@ class PlainScan:
         centre, start = np.array(ball.centre), 0
         while scan_balls(self.centres, self.radii, start, centre, ball.radius, self.found, 1):
             slot = int(self.found[0])
-            if Ball(self.attributes, tuple(self.centres[slot].tolist()), float(self.radii[slot])).holds(ball):
+            if ball.is_within(tuple(self.centres[slot].tolist()), float(self.radii[slot])):
                 return slot
             start = slot + 1
         return None

@@ -92,32 +92,43 @@ class Ball:
         return core
 
     def holds(self, other: Ball) -> bool:
-        """Whether every point of the other ball is surely in this one. Inside the rounding margin the answer is no.
-
-        About one centre radii decide: the sums are the same, or this one leaves out squares, which rounds no higher.
-        Else let u = 2^-53, k the other's attributes, R' = max(its radius, 2^-500), so that squares that underflow,
-        below 2^-1074 each, are lost in u. A point of it is at most R' (1 + (k + 4) u) from its centre: one rounding for
-        each difference, square and sum, and one for r'*r'. So it is at most that plus D from our centre, D being the
-        distance of the centres, and passes our test if that is at most r (1 - (k + 4) u). The margin, 8 (k + 8) u on
-        either side, leaves room for the roundings of the comparison itself and for `dist`, which errs by 1 ulp of what
-        the rounded differences give. With r <= 2^500 nothing overflows; what is not finite compares false.
-        """
-        centre = other.centre
-        if self.attributes != other.attributes:
-            at = dict(zip(other.attributes, other.centre, strict=True))
-            if not at.keys() >= set(self.attributes):
-                return False
-            centre = tuple(at[index] for index in self.attributes)
-        if centre == self.centre and (
-            self.attributes == other.attributes
-            or self.attributes == tuple(index for index in other.attributes if index in self.attributes)
-        ):
-            return other.radius <= self.radius
-        if not other.radius < self.radius <= 2.0**500:
+        """Whether every point of the other ball, which may look at more attributes, is surely in this one. Inside the
+        rounding margin the answer is no."""
+        if self.attributes == other.attributes:
+            return other.is_within(self.centre, self.radius)
+        at = dict(zip(other.attributes, other.centre, strict=True))
+        if not at.keys() >= set(self.attributes):
             return False
-        margin = (len(other.attributes) + 8) * 2.0**-50
-        distance = math.dist(self.centre, centre)
-        return (max(other.radius, 2.0**-500) + distance) * (1 + margin) <= self.radius * (1 - margin)
+        centre = tuple(at[index] for index in self.attributes)
+        in_order = self.attributes == tuple(index for index in other.attributes if index in self.attributes)
+        if centre == self.centre and in_order:  # the same sum without some squares, which rounds no higher
+            return other.radius <= self.radius
+        return _is_within(centre, other.radius, self.centre, self.radius, len(other.attributes))
+
+    def is_within(self, centre: tuple[float, ...], radius: float) -> bool:
+        """Whether a ball over the same attributes surely holds this one: about one centre radii decide."""
+        if centre == self.centre:
+            return self.radius <= radius
+        return _is_within(self.centre, self.radius, centre, radius, len(centre))
+
+
+def _is_within(
+    centre: tuple[float, ...], radius: float, outer_centre: tuple[float, ...], outer_radius: float, attributes: int
+) -> bool:
+    """Whether a ball over k attributes, its centre given in those of the outer one, surely lies in that.
+
+    Let u = 2^-53 and R' = max(r', 2^-500), so that squares that underflow, below 2^-1074 each, are lost in u. A point
+    of the ball is at most R' (1 + (k + 4) u) from its centre: one rounding for each difference, square and sum, and one
+    for r'*r'. So it is at most that plus D from the outer centre, D being the distance of the centres, and passes the
+    outer test if that is at most r (1 - (k + 4) u). The margin, 8 (k + 8) u on either side, leaves room for the
+    roundings of the comparison itself and for `dist`, which errs by 1 ulp of what the rounded differences give. With
+    r <= 2^500 nothing overflows; what is not finite compares false.
+    """
+    if not radius < outer_radius <= 2.0**500:
+        return False
+    margin = (attributes + 8) * 2.0**-50
+    distance = math.dist(centre, outer_centre)
+    return (max(radius, 2.0**-500) + distance) * (1 + margin) <= outer_radius * (1 - margin)
 
 
 def _inward(axis: Any, low: float, high: float) -> tuple[int, int]:

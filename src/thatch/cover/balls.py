@@ -349,7 +349,7 @@ class BallIndex:
         slots += range(self._used, self._used + fresh)
         self._used += fresh
         if self._used > len(self.rows):
-            more = max(self._used, 2 * len(self.rows)) - len(self.rows)
+            more = self._used + self._used // 4 - len(self.rows)
             self.rows = np.concatenate((self.rows, np.full((more, self.rows.shape[1]), np.nan)))
             self._home, self._place, self._found = (
                 np.concatenate((each, np.zeros(more, np.int64))) for each in (self._home, self._place, self._found)
@@ -402,20 +402,27 @@ class BallIndex:
     # --- Questions ---
 
     def coverer(self, ball: Ball) -> int | None:
-        """A slot whose ball holds this one, which may have more attributes; None if there is none."""
+        """A slot whose ball holds this one, which may look at more attributes; None if there is none."""
         asked = self._asked(ball)
         for part in self._parts():
             if not self._candidates(part, asked, 1, 1):
                 continue
             slot = self._slot(part, int(self._found[0]))
-            if self.ball(slot).holds(ball):
+            if self._holds(slot, ball):
                 return slot
             # The nearest miss lies inside the rounding margin, where others may lie too: look at all of them.
             for row in self._found[: self._candidates(part, asked, 1, len(self._found))].tolist():
                 slot = self._slot(part, row)
-                if self.ball(slot).holds(ball):
+                if self._holds(slot, ball):
                     return slot
         return None
+
+    def _holds(self, slot: int, ball: Ball) -> bool:
+        """`Ball.holds`, without making the ball in the usual case."""
+        if ball.attributes != self.attributes:
+            return self.ball(slot).holds(ball)
+        *centre, radius = self.rows[slot].tolist()
+        return ball.is_within(tuple(centre), radius)
 
     def covered(self, ball: Ball) -> list[int]:
         """All slots whose balls this one holds, ascending."""
