@@ -161,9 +161,11 @@ class ProjectionEngine(CoverEngine):
         found = self._others.members_within(region)
         if terms:
             ball = self._one_ball(terms)
+            if ball is not None and (not is_indexed(ball) or self._reaches_an_end(ball)):
+                ball = None  # its inscribed cube may contain what the domain leaves of balls that it does not hold
             for attributes, index in self._indexes.items():
                 ids = self._ids[attributes]
-                if ball is not None and ball.attributes == attributes and not self._reaches_an_end(ball):
+                if ball is not None and ball.attributes == attributes:
                     found += [ids[slot] for slot in index.covered(ball)]
                     continue
                 near = [ids[slot] for slot in self._inside_hull(index, terms).tolist()]
@@ -201,9 +203,8 @@ class ProjectionEngine(CoverEngine):
 
     def check_invariants(self) -> None:
         self._others.check_invariants()
-        assert list(self._numbers) == list(self._members) and sorted(self._numbers.values()) == [
-            *self._numbers.values()
-        ]
+        numbers = list(self._numbers.values())
+        assert list(self._numbers) == list(self._members) and numbers == sorted(set(numbers))
         assert set(self._others) | self._slots.keys() == self._members.keys()
         assert len(self._others) + len(self._slots) == len(self._members)
         assert self._indexes.keys() == self._ids.keys()
@@ -306,9 +307,7 @@ class ProjectionEngine(CoverEngine):
 
     def _reaches_an_end(self, ball: Ball) -> bool:
         """Whether the cube inside a ball reaches the end of an axis: else it contains nothing that the axis clips."""
-        core = ball.core(self.space)
-        if core is None:
-            return not is_indexed(ball)
+        core = ball.core(self.space) or {}
         ends = ((self.space.attributes[index], side) for index, side in core.items())
         return any(side.low <= attribute.first or side.high >= attribute.last for attribute, side in ends)
 
