@@ -1,8 +1,8 @@
-"""The unit of the cover benchmark: a compiled linear scan for one box that contains another."""
+"""The units of the cover benchmarks: compiled linear scans for one box, or one ball, that contains another."""
 
 from __future__ import annotations
 
-from thatch.boxes import Ints
+from thatch.boxes import Floats, Ints
 from thatch.jit import kernel
 
 
@@ -30,4 +30,47 @@ def scan_and_add(low: Ints, high: Ints, kept_low: Ints, kept_high: Ints, covered
             for axis in range(low.shape[1]):
                 kept_low[count, axis], kept_high[count, axis] = low[box, axis], high[box, axis]
             count += 1
+    return count
+
+
+@kernel
+def scan_balls(
+    centres: Floats, radii: Floats, start: int, centre: Floats, radius: float, found: Ints, most: int
+) -> int:
+    """The balls from `start` on that contain a ball, up to so many, and their number. Radii are compared first, and a
+    distance is given up as soon as it is too large."""
+    count = 0
+    for ball in range(start, len(radii)):
+        reach = radii[ball] - radius
+        if reach >= 0:
+            limit, total = reach * reach, 0.0
+            for axis in range(len(centre)):
+                offset = centres[ball, axis] - centre[axis]
+                total += offset * offset
+                if total > limit:
+                    break
+            if total <= limit:
+                found[count] = ball
+                count += 1
+                if count == most:
+                    break
+    return count
+
+
+@kernel
+def scan_covered(centres: Floats, radii: Floats, centre: Floats, radius: float, found: Ints) -> int:
+    """All balls that a ball contains, and their number."""
+    count = 0
+    for ball in range(len(radii)):
+        reach = radius - radii[ball]
+        if reach >= 0:
+            limit, total = reach * reach, 0.0
+            for axis in range(len(centre)):
+                offset = centres[ball, axis] - centre[axis]
+                total += offset * offset
+                if total > limit:
+                    break
+            if total <= limit:
+                found[count] = ball
+                count += 1
     return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 
 from conditions import Condition, World, conditions, worlds
 from strategies import examples, values_of
-from thatch.axis import StringAxis
+from thatch.axis import DoubleAxis, StringAxis
 from thatch.errors import CallerError, EventError, TooManyBoxes
 from thatch.intervals import Intervals
 from thatch.region import Ball, Region, Term
-from thatch.space import Space
+from thatch.space import Attribute, Space
 
 
 @st.composite
@@ -219,6 +220,128 @@ def test_bounds_of_a_ball_hold_it(data: st.DataObject) -> None:
     assert [bool(each) for each in region.contains_points([np.array(sorted(coordinates))])] == [
         ball.contains([coordinate], space) for coordinate in sorted(coordinates)
     ]
+
+
+def nudged(attribute: Attribute, value: float, steps: int) -> int:
+    """The coordinate of a number, moved by so many, on the axis."""
+    if isinstance(attribute.axis, DoubleAxis):
+        coordinate = attribute.encode(value)
+    else:
+        coordinate = round(Fraction(value) * 10 ** getattr(attribute.axis, "scale", 0))
+    return min(max(coordinate + steps, attribute.first), attribute.last)
+
+
+@st.composite
+def two_balls(draw: st.DrawFn) -> tuple[Space, Ball, Ball]:
+    """The second about as large as it must be to hold the first, by a few ulps, by the margin, or amply."""
+    k = draw(st.integers(1, 4))
+    kinds = st.sampled_from(["double not null", "double not null", "int not null", "decimal(18,4) not null"])
+    space = Space.parse(", ".join(f"a{number} {draw(kinds)}" for number in range(k)))
+    size = draw(
+        st.sampled_from([0.0, 5e-324, 1e-200, 1e-155, 1e-150, 0.1, 1.0, 3.7, 1e9, 2.0**60, 1e140, 1e152, 1e200])
+    )
+    parts = st.sampled_from([0.0, 1.0, 0.1, 3.0, 0.7, -0.3, -5.0])
+    looked_at = draw(st.permutations(range(k)))
+    inner = Ball(tuple(looked_at), tuple(draw(parts) * size for _ in range(k)), abs(draw(parts)) * size)
+    kept = looked_at[: draw(st.integers(1, k))]
+    if draw(st.booleans()):
+        kept = draw(st.permutations(kept))
+    far = draw(st.sampled_from([0.0, 2.0**-50, 1e-9, 0.1, 1.0, 40.0, 1e9]))
+    centre = tuple(inner.centre[looked_at.index(index)] + draw(parts) * size * far for index in kept)
+    there = tuple(inner.centre[looked_at.index(index)] for index in kept)
+    margin = draw(st.sampled_from([-(2**3), -1, 0, 1, 2, 8, 24, 60, 2**7, 2**9, 2**40, 2**52])) * 2.0**-52
+    return space, inner, Ball(tuple(kept), centre, (inner.radius + math.dist(there, centre)) * (1 + margin))
+
+
+@examples(400)
+@given(two_balls(), st.randoms(use_true_random=False))
+def test_a_ball_that_holds_another_misses_none_of_its_points(case: tuple[Space, Ball, Ball], random: Random) -> None:
+    """Points at the rim of the inner ball, far side first, stepped coordinate by coordinate."""
+    space, inner, outer = case
+    if not outer.holds(inner):
+        return
+    away = dict(zip(outer.attributes, outer.centre, strict=True))
+    directions = [[c - away.get(i, c) for i, c in zip(inner.attributes, inner.centre, strict=True)]]
+    directions += [[random.uniform(-1, 1) for _ in inner.centre] for _ in range(4)]
+    directions += [[float(i == j) * side for j in range(len(inner.centre))] for i in range(2) for side in (-1, 1)]
+    for direction in directions:
+        length = math.hypot(*direction)
+        for reach in (inner.radius, max(inner.radius, 2.0**-520), 2.0**-500):
+            for steps in (0, 1, -1, 2, -2, 5):
+                point = [0] * len(space)
+                for index, middle, step in zip(inner.attributes, inner.centre, direction, strict=True):
+                    value = middle + (step / length * reach if length > 0 else 0.0)
+                    outward = steps if step >= 0 else -steps
+                    point[index] = nudged(space.attributes[index], value, outward)
+                assert outer.contains(point, space) or not inner.contains(point, space), (inner, outer, point)
+
+
+@examples(200)
+@given(two_balls())
+def test_a_ball_holds_what_it_amply_contains_and_nothing_else(case: tuple[Space, Ball, Ball]) -> None:
+    """In exact arithmetic; a thousandth more is always enough, while nothing overflows or underflows."""
+    _, inner, outer = case
+    at = dict(zip(inner.attributes, inner.centre, strict=True))
+    ends = [(Fraction(at[i]), Fraction(c)) for i, c in zip(outer.attributes, outer.centre, strict=True)]
+    square = sum(((a - b) ** 2 for a, b in ends), Fraction(0))
+    reach = Fraction(outer.radius) - Fraction(inner.radius)
+    inside = reach >= 0 and square <= reach**2
+    assert inside or not outer.holds(inner)
+    ample = Ball(outer.attributes, outer.centre, outer.radius * 1.001)
+    if inside and 2.0**-490 < outer.radius < 2.0**490:
+        assert ample.holds(inner)
+    assert not (outer.holds(inner) and inner.holds(outer)) or outer.radius == inner.radius
+
+
+def test_rounding_decides_at_the_point_where_balls_touch() -> None:
+    """Balls that touch from within miss points of one another by an ulp or two; none of those may be held."""
+    random, missed, held = Random(7), 0, 0
+    for _ in range(1500):
+        k = random.randint(1, 6)
+        space = Space.parse(", ".join(f"a{number} double not null" for number in range(k)))
+        centre = tuple(random.uniform(-1, 1) for _ in range(k))
+        other = tuple(random.uniform(-1, 1) * random.choice((1, 1e-3, 30)) for _ in range(k))
+        inner, distance = Ball(tuple(range(k)), centre, random.random()), math.dist(centre, other)
+        touching = Ball(inner.attributes, other, inner.radius + distance)
+        wider = [Ball(inner.attributes, other, touching.radius * (1 + ulps * 2.0**-52)) for ulps in (0, 1, 8, 40, 130)]
+        assert not touching.holds(inner) and wider[-1].holds(inner)
+        for _ in range(3):
+            point = []
+            for attribute, a, b in zip(space.attributes, centre, other, strict=True):
+                steps = random.randint(-1, 2) * (1 if a > b else -1)
+                point.append(nudged(attribute, a + (a - b) / distance * inner.radius, steps))
+            if inner.contains(point, space):
+                missed += not touching.contains(point, space)
+                for outer in wider:
+                    held += outer.holds(inner)
+                    assert outer.contains(point, space) or not outer.holds(inner)
+    assert missed > 300 and held > 1500
+
+
+def test_which_ball_holds_which() -> None:
+    ball = Ball((0, 1), (3.0, 4.0), 5.0)
+    assert ball.holds(Ball((0, 1), (3.0, 4.0), 5.0)) and not ball.holds(Ball((0, 1), (3.0, 4.0), 5.000000001))
+    assert ball.holds(Ball((0, 1), (6.0, 4.0), 1.999)) and not ball.holds(Ball((0, 1), (6.0, 4.0), 2.0))  # tangent
+    assert not ball.holds(Ball((0,), (3.0,), 1.0))  # any a1
+    assert Ball((1,), (4.0,), 5.0).holds(ball) and Ball((1,), (4.5,), 5.51).holds(ball)
+    assert Ball((1, 0), (4.0, 3.0), 5.01).holds(ball) and not Ball((2,), (4.0,), 9.0).holds(ball)
+    assert Ball((0, 1), (math.inf, 0.0), math.inf).holds(Ball((0, 1), (math.inf, 0.0), 1e300))
+    for centre in (math.inf, math.nan, 1e308):
+        for radius in (1.0, 1e308, math.inf):
+            assert not Ball((0,), (1.0,), 1e308).holds(Ball((0,), (centre,), radius))
+            assert not Ball((0,), (centre,), radius).holds(Ball((0,), (1.0,), 0.5))
+
+
+def test_terms_that_lie_inside_each_other_do_not_both_vanish() -> None:
+    """Two balls, one inside the other, are as good as the smaller one alone; one of the two terms stays."""
+    space = Space.parse("x double not null, y double not null, n int not null")
+    for wider in ("within(2, x, 0)", "within(3, x, 0.5)", "within(1, y, 0)"):
+        clause = f"(within(1, x, 0, y, 0) AND {wider}) OR within(1, x, 0, y, 0)"
+        assert space.where(clause).contains({"x": 0.5, "y": 0.5, "n": 0}), clause
+        many = " OR ".join(f"({clause}) AND n = {2 * number}" for number in range(20))
+        region = space.where(many)
+        check_normal_form(region)
+        assert region.contains({"x": 0.5, "y": 0.5, "n": 8}) and not region.contains({"x": 0.5, "y": 0.5, "n": 9})
 
 
 def test_balls() -> None:

@@ -92,9 +92,43 @@ class Ball:
         return core
 
     def holds(self, other: Ball) -> bool:
-        """Whether the other one, about the same centre, is no larger. Others are for the cover engines."""
-        same = self.attributes == other.attributes and self.centre == other.centre
-        return same and other.radius <= self.radius
+        """Whether every point of the other ball, which may look at more attributes, is surely in this one. Inside the
+        rounding margin the answer is no."""
+        if self.attributes == other.attributes:
+            return other.is_within(self.centre, self.radius)
+        at = dict(zip(other.attributes, other.centre, strict=True))
+        if not at.keys() >= set(self.attributes):
+            return False
+        centre = tuple(at[index] for index in self.attributes)
+        in_order = self.attributes == tuple(index for index in other.attributes if index in self.attributes)
+        if centre == self.centre and in_order:  # the same sum without some squares, which rounds no higher
+            return other.radius <= self.radius
+        return _is_within(centre, other.radius, self.centre, self.radius, len(other.attributes))
+
+    def is_within(self, centre: tuple[float, ...], radius: float) -> bool:
+        """Whether a ball over the same attributes surely holds this one: about one centre radii decide."""
+        if centre == self.centre:
+            return self.radius <= radius
+        return _is_within(self.centre, self.radius, centre, radius, len(centre))
+
+
+def _is_within(
+    centre: tuple[float, ...], radius: float, outer_centre: tuple[float, ...], outer_radius: float, attributes: int
+) -> bool:
+    """Whether a ball over k attributes, its centre given in those of the outer one, surely lies in that.
+
+    Let u = 2^-53 and R' = max(r', 2^-500), so that squares that underflow, below 2^-1074 each, are lost in u. A point
+    of the ball is at most R' (1 + (k + 4) u) from its centre: one rounding for each difference, square and sum, and one
+    for r'*r'. So it is at most that plus D from the outer centre, D being the distance of the centres, and passes the
+    outer test if that is at most r (1 - (k + 4) u). The margin, 8 (k + 8) u on either side, leaves room for the
+    roundings of the comparison itself and for `dist`, which errs by 1 ulp of what the rounded differences give. With
+    r <= 2^500 nothing overflows; what is not finite compares false.
+    """
+    if not radius < outer_radius <= 2.0**500:
+        return False
+    margin = (attributes + 8) * 2.0**-50
+    distance = math.dist(centre, outer_centre)
+    return (max(radius, 2.0**-500) + distance) * (1 + margin) <= outer_radius * (1 - margin)
 
 
 def _inward(axis: Any, low: float, high: float) -> tuple[int, int]:
@@ -278,17 +312,22 @@ def _bounded(sides: Mapping[int, Intervals], space: Space) -> dict[int, Interval
 
 def _absorbed(terms: list[Term], space: Space) -> list[Term]:
     """Without the terms that lie inside one other."""
+    # One at a time: a term with two balls, one inside the other, and the term without the wider one are each inside
+    # the other, and one of them must stay.
+    kept = dict.fromkeys(range(len(terms)))
     if len(terms) <= 16:
-        return [t for t in terms if not any(t is not other and t.is_inside(other) for other in terms)]
+        for position, term in enumerate(terms):
+            if any(other != position and term.is_inside(terms[other]) for other in kept):
+                del kept[position]
+        return [terms[position] for position in kept]
     from thatch.boxes import contains_box
 
     low, high = hulls(terms, space)
-    kept = []
     for position, term in enumerate(terms):
-        around = np.flatnonzero(contains_box(low, high, low[position], high[position]))
-        if not any(other != position and term.is_inside(terms[other]) for other in around):
-            kept.append(term)
-    return kept
+        around = np.flatnonzero(contains_box(low, high, low[position], high[position])).tolist()
+        if any(other != position and other in kept and term.is_inside(terms[other]) for other in around):
+            del kept[position]
+    return [terms[position] for position in kept]
 
 
 def hulls(terms: Sequence[Term], space: Space) -> tuple[Coordinates, Coordinates]:

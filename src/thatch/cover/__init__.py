@@ -12,6 +12,7 @@ from thatch.cover.graph import RelationGraph
 from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
+from thatch.cover.projection import ProjectionEngine
 from thatch.cover.told import Change, Told
 from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict, grown, verify
 from thatch.errors import CallerError
@@ -56,6 +57,7 @@ __all__ = [
     "MonteCarloEngine",
     "NegativeEngine",
     "PairwiseEngine",
+    "ProjectionEngine",
     "RelationGraph",
     "Told",
     "Uncovered",

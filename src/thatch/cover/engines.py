@@ -9,11 +9,12 @@ from thatch.cover.exact import ExactEngine
 from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
+from thatch.cover.projection import ProjectionEngine
 from thatch.errors import CallerError
 from thatch.space import Space
 
 ENGINES: dict[str, type[CoverEngine]] = {
-    each.name: each for each in (PairwiseEngine, ExactEngine, NegativeEngine, MonteCarloEngine)
+    each.name: each for each in (PairwiseEngine, ExactEngine, NegativeEngine, MonteCarloEngine, ProjectionEngine)
 }
 
 

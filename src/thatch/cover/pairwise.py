@@ -32,11 +32,11 @@ NOT_ONE = Unproven("no single member covers it")
 
 def contains(member: Sequence[Term], terms: Sequence[Term], space: Space) -> bool:
     """Whether one member contains a union of terms: term by term, or, where it has several, all of it together."""
-    if len(member) == len(terms) == 1 and not terms[0].balls:  # the usual case, asked of every member in turn
-        return terms[0].is_inside(member[0])
+    if len(member) == len(terms) == 1 and not (terms[0].balls or member[0].balls):
+        return terms[0].is_inside(member[0])  # the usual case, asked of every member in turn
     if all(any(inner.is_inside(each) for each in member) for inner in terms):
         return True
-    if len(member) == 1 and not any(term.balls for term in terms):
+    if len(member) == 1 and not (member[0].balls or any(term.balls for term in terms)):
         return False
     try:
         return terms_covered(terms, member, space)
