@@ -32,7 +32,8 @@ from thatch.cover.projection import bounding_cubes_cover, inscribed_cubes_cover
 from thatch.region import Ball
 
 PARETO_SHAPE, PARETO_SCALE = 1.16, 0.01
-DIMENSIONS = (4, 8, 12, 16, 20)
+DIMENSIONS = [4, 8, 12, 16, 20]
+SIZES = [10_000, 100_000, 1_000_000]
 KINDS = ("uniform", "pareto")
 Balls = tuple[Floats, Floats]
 
@@ -254,17 +255,21 @@ def candidates(n: int, dimensions: list[int]) -> None:
     report("balls_candidates", rows)
 
 
+def all_balls(sizes: list[int], dimensions: list[int], rounds: int, scale: float) -> None:
+    sizes = [max(100, int(size * scale)) for size in sizes]
+    queries(sizes, dimensions, rounds)
+    changes(sizes, dimensions, rounds)
+    candidates(max(100, int(2_500 * scale)), dimensions)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the sizes, for a quick look")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--dimensions", type=int, nargs="+", default=list(DIMENSIONS))
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    sizes = [max(100, int(size * options.scale)) for size in options.sizes]
-    queries(sizes, options.dimensions, options.rounds)
-    changes(sizes, options.dimensions, options.rounds)
-    candidates(max(100, int(2_500 * options.scale)), options.dimensions)
+    all_balls(options.sizes, options.dimensions, options.rounds, options.scale)
 
 
 if __name__ == "__main__":

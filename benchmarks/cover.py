@@ -8,7 +8,8 @@ shares that it prints (pairwise about 15, 15, 50 %, group below 10, 10 and about
 
 The unit is a compiled linear scan over the boxes kept so far, keeping those that no single one contains. `exact` runs
 through `add_many`; `pairwise indexed` one by one from Python, overhead included. Then: what a single check costs from
-Python beside its kernel, rechecks on unsubscription, and growth to a million boxes.
+Python beside its kernel, rechecks on unsubscription, and growth to a million boxes. Then all engines side by side
+(benchmarks/cover_engines.py), and balls (benchmarks/balls.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import cover_engines, interleaved, report
+from benchmarks import balls, cover_engines, interleaved, report
 from benchmarks.linear_scan import scan_and_add
 from thatch import Space
 from thatch.cover import Covered, ExactEngine, PairwiseEngine, Told, Unproven, region_of_box, verify
@@ -227,7 +228,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the sizes, for a quick look")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0, help="for each engine on each workload")
-    parts = ("insertions", "checks", "unsubscriptions", "growth", "engines", "negative", "montecarlo")
+    parts = ("insertions", "checks", "unsubscriptions", "growth", "engines", "negative", "montecarlo", "balls")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; all by default")
     options = parser.parse_args()
     for part in options.parts or parts:
@@ -245,6 +246,8 @@ def main() -> None:
             cover_engines.against_negative(workloads(options.scale), options.rounds)
         elif part == "montecarlo":
             cover_engines.errors(workloads(options.scale), options.scale)
+        elif part == "balls":
+            balls.all_balls(balls.SIZES, balls.DIMENSIONS, options.rounds, options.scale)
         else:
             parser.error(f"no part {part!r}; there are {', '.join(parts)}")
 
