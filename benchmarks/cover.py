@@ -9,7 +9,7 @@ shares that it prints (pairwise about 15, 15, 50 %, group below 10, 10 and about
 The unit is a compiled linear scan over the boxes kept so far, keeping those that no single one contains. `exact` runs
 through `add_many`; `pairwise indexed` one by one from Python, overhead included. Then: what a single check costs from
 Python beside its kernel, rechecks on unsubscription, and growth to a million boxes. Then all engines side by side
-(benchmarks/cover_engines.py), and balls (benchmarks/balls.py).
+(benchmarks/cover_engines.py), and balls (benchmarks/cover_balls.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import balls, cover_engines, interleaved, report
+from benchmarks import cover_balls, cover_engines, interleaved, report
 from benchmarks.linear_scan import scan_and_add
 from thatch import Space
 from thatch.cover import Covered, ExactEngine, PairwiseEngine, Told, Unproven, region_of_box, verify
@@ -247,7 +247,7 @@ def main() -> None:
         elif part == "montecarlo":
             cover_engines.errors(workloads(options.scale), options.scale)
         elif part == "balls":
-            balls.all_balls(balls.SIZES, balls.DIMENSIONS, options.rounds, options.scale)
+            cover_balls.all_balls(cover_balls.SIZES, cover_balls.DIMENSIONS, options.rounds, options.scale)
         else:
             parser.error(f"no part {part!r}; there are {', '.join(parts)}")
 

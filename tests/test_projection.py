@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.balls import as_balls, by_projections, drawn_balls, wrong_shares
+from benchmarks.cover_balls import as_balls, by_projections, drawn_balls, wrong_shares
 from hypothesis import given
 from hypothesis import strategies as st
 
