@@ -9,6 +9,7 @@ from thatch.cover.engine import CoverEngine, region_of_box
 from thatch.cover.engines import ENGINES, engine
 from thatch.cover.exact import ExactEngine
 from thatch.cover.graph import RelationGraph
+from thatch.cover.hilbert import HilbertEngine
 from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
@@ -53,6 +54,7 @@ __all__ = [
     "CoverEngine",
     "Covered",
     "ExactEngine",
+    "HilbertEngine",
     "Likely",
     "MonteCarloEngine",
     "NegativeEngine",

@@ -295,10 +295,8 @@ class BoxedEngine(CoverEngine):
 
     def _held(self, point: Sequence[int]) -> bool:
         """Whether some member contains a point."""
-        at = np.array(point, np.int64)
-        return len(self.index.touching(at, at)) > 0 or any(
-            member.contains_point(point) for member in self._vague.values()
-        )
+        in_box = self.index.holds(np.array(point, np.int64))
+        return in_box or any(member.contains_point(point) for member in self._vague.values())
 
     def check_invariants(self) -> None:
         self.index.check_invariants()

@@ -6,6 +6,7 @@ from typing import Any
 
 from thatch.cover.engine import CoverEngine
 from thatch.cover.exact import ExactEngine
+from thatch.cover.hilbert import HilbertEngine
 from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
@@ -14,7 +15,15 @@ from thatch.errors import CallerError
 from thatch.space import Space
 
 ENGINES: dict[str, type[CoverEngine]] = {
-    each.name: each for each in (PairwiseEngine, ExactEngine, NegativeEngine, MonteCarloEngine, ProjectionEngine)
+    each.name: each
+    for each in (
+        PairwiseEngine,
+        ExactEngine,
+        NegativeEngine,
+        HilbertEngine,
+        MonteCarloEngine,
+        ProjectionEngine,
+    )
 }
 
 

@@ -136,6 +136,34 @@ def found_slots(rows: Rows, low: Ints, high: Ints, covering: bool, ranks: Ints, 
 
 
 @inlined
+def meets(lows: Ints, highs: Ints, box: int, low: Ints, high: Ints) -> bool:
+    """Whether one box of an array meets low..high."""
+    found = True
+    for axis in range(len(low)):
+        if lows[box, axis] > high[axis] or highs[box, axis] < low[axis]:
+            found = False
+            break
+    return found
+
+
+@kernel
+def first_touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any) -> int:
+    """A slot whose box meets low..high, or -1."""
+    for axis in range(len(low)):
+        ranks[0, axis] = cuts_below(rows.cuts, axis, high[axis])
+        ranks[1, axis] = cuts_upto(rows.cuts, axis, low[axis])
+    lows, highs = rows.low, rows.high
+    for word in range(meeting(rows, ranks[0], ranks[1], words)):
+        bits = words[word]
+        while bits != 0:
+            slot = (word << 6) + lowest_bit(bits)
+            bits &= bits - _ONE
+            if meets(lows, highs, slot, low, high):
+                return slot
+    return -1
+
+
+@inlined
 def insert_box(rows: Rows, slot: int, low: Ints, high: Ints, box: int, owner: int) -> None:
     """Put box number `box` of an array into a slot."""
     rows.owner[slot] = owner
@@ -282,6 +310,11 @@ class BoxIndex:
         slots = self.slots[: found_slots(self.rows, low, high, False, self.ranks, self.words, self.slots)]
         meets = (self.rows.low[slots] <= high).all(axis=1) & (self.rows.high[slots] >= low).all(axis=1)
         return slots[meets]
+
+    def holds(self, point: Ints) -> bool:
+        """Whether a point is in some box."""
+        slot: int = first_touching(self.rows, point, point, self.ranks, self.words)
+        return slot >= 0
 
     def inside(self, low: Ints, high: Ints) -> Ints:
         """The slots of the boxes that low..high contains."""

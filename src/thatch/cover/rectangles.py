@@ -19,18 +19,8 @@ import numpy as np
 
 from thatch.boxes import Ints, subtract_box, with_room
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
-from thatch.cover.index import (
-    CUTS,
-    Rows,
-    cuts_below,
-    cuts_upto,
-    found_slots,
-    insert_box,
-    lowest_bit,
-    meeting,
-    remove_box,
-)
-from thatch.jit import inlined, inner, kernel
+from thatch.cover.index import CUTS, Rows, first_touching, found_slots, insert_box, meets, remove_box
+from thatch.jit import inner, kernel
 
 BENEFIT_BY_COST, BENEFIT, INVERSE_COST = 0, 1, 2
 ASK, NO_ROOM = -1, -2
@@ -81,34 +71,6 @@ class Workspace(NamedTuple):
     names: Ints  # owners
     marks: Ints  # [slots]: the number of the question for which a slot was named
     state: Ints  # [7]: names; touched; rectangles left whole; splits; rectangles, pieces a box needs at most; questions
-
-
-@inlined
-def meets(lows: Ints, highs: Ints, box: int, low: Ints, high: Ints) -> bool:
-    """Whether one box of an array meets low..high."""
-    found = True
-    for axis in range(len(low)):
-        if lows[box, axis] > high[axis] or highs[box, axis] < low[axis]:
-            found = False
-            break
-    return found
-
-
-@inner
-def first_touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any) -> int:
-    """A slot whose box meets low..high, or -1."""
-    for axis in range(len(low)):
-        ranks[0, axis] = cuts_below(rows.cuts, axis, high[axis])
-        ranks[1, axis] = cuts_upto(rows.cuts, axis, low[axis])
-    lows, highs = rows.low, rows.high
-    for word in range(meeting(rows, ranks[0], ranks[1], words)):
-        bits = words[word]
-        while bits != 0:
-            slot = (word << 6) + lowest_bit(bits)
-            bits &= bits - _ONE
-            if meets(lows, highs, slot, low, high):
-                return slot
-    return -1
 
 
 @inner
