@@ -51,15 +51,14 @@ def test_text_means_one_thing(case: str, spark: SparkSession) -> None:
         assert columns.select(*map(name_sql, NAMES)).columns == NAMES
 
 
-@pytest.mark.parametrize("case", ["default", "backslashes stay", "reserved words"])
-def test_names_and_values_that_sql_could_misread(case: str, spark: SparkSession) -> None:
+def test_names_and_values_that_sql_could_misread(spark: SparkSession) -> None:
     """Through the join, and in what is said about a bad value."""
     space = Space.parse("`${spark.app.name}` enum('it''s', '\\\\', '${spark.app.name}') not null, `a.b` double")
     values = ["it's", "\\", "${spark.app.name}", "other"]
     schema = "`${spark.app.name}` string, `a.b` double, `null` int"
     events = spark.createDataFrame([(value, place / 2, place) for place, value in enumerate(values)], schema)
     bounds = spark.createDataFrame([(7, 0.25, 0.75), (8, 0.0, None)], "id int, `low_a.b` double, `a.b_high` double")
-    with settings(spark, SETTINGS[case]):
+    with settings(spark, SETTINGS["backslashes stay"] | SETTINGS["reserved words"]):
         found = ts.match(events, bounds, space, strategy="native", on_error="skip")
         assert found.columns == [*events.columns, "subscription_id"]
         pairs = sorted((row["${spark.app.name}"], row["null"], row["subscription_id"]) for row in found.collect())
