@@ -4,7 +4,9 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +15,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # First the files that need no Spark, which is starting meanwhile; last what asks a process beside the tests.
+    files = {item.path for item in items if _needs_spark(item)}
+    items.sort(key=lambda item: 2 if item.get_closest_marker("beside") else int(item.path in files))
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     # A tenth of the time went into looking for garbage among what stays: modules, tests, whatever Numba keeps.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
-    if any(item.path.name == "test_spark_cluster.py" for item in session.items) and find_spec("pyspark"):
+    if session.config.option.collectonly or not find_spec("pyspark"):
+        return
+    if any(map(_needs_spark, session.items)):
+        Starting.session = ThreadPoolExecutor(1).submit(_started)
+    if any(item.path.name == "test_spark_cluster.py" for item in session.items):
         from test_spark_cluster import Cluster
 
         Cluster.start()
@@ -30,36 +46,42 @@ def pytest_unconfigure() -> None:
         module.Cluster.stop()
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+class Starting:
+    """Spark, from when it is known that a test needs it."""
+
+    session: Future[SparkSession] | None = None
+
+
+def _started() -> SparkSession:
     """A small local Spark, as strict as ours: ANSI on, time zone UTC.
 
     The JVM stops at its first compiler: a test run is over before the second one has paid for itself. For the same
-    reason plans are interpreted, but for `make soak`; those of test_spark_cluster.py are compiled. And Spark does not
-    note for every column where in a program it was made, which takes most of the time of making one.
+    reason plans are interpreted, but for `make soak`; those of test_spark_cluster.py are compiled.
     """
-    pytest.importorskip("pyspark")
-    from pyspark.sql import SparkSession
+    from thatch.commands import session
 
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    paths = (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # where workers find spark_daemon.py
     settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.python.daemon.module": "spark_daemon",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }
     if not os.environ.get("THATCH_SOAK"):
         settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    builder = SparkSession.builder.master("local[2]").appName("thatch-tests")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    return session._started("local[2]", settings)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    assert Starting.session is not None
+    session = SparkSession(Starting.session.result().sparkContext)  # a session is active in the thread that made it
     yield session
     session.stop()

@@ -287,14 +287,21 @@ def test_without_spark_or_java(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert capsys.readouterr().err == "thatch: this needs PySpark: pip install 'thatch[spark]'\n"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """The command as a process, with a Spark of its own, in a pipe. It takes a while, beside the other tests."""
     folder = tmp_path_factory.mktemp("process")
     pq.write_table(events(20), folder / "events.parquet")
     (folder / "where.txt").write_text("n >= 0\n")
     command = [sys.executable, "-m", "thatch.cli", "match", "events.parquet", "--space", SPACE, "--where", "where.txt"]
-    quick = ["--master", "local[1]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "--json"]
+    quick = ["--master", "local[1]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+    quick += [
+        "--conf",
+        "spark.sql.codegen.wholeStage=false",
+        "--conf",
+        "spark.sql.codegen.factoryMode=NO_CODEGEN",
+        "--json",
+    ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     pipe = subprocess.PIPE
     process = subprocess.Popen([*command, *quick], cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
@@ -303,6 +310,7 @@ def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess
     process.wait()
 
 
+@pytest.mark.beside
 def test_its_own_spark_is_quiet_in_a_pipe(own_process: subprocess.Popen[str]) -> None:
     out, err = own_process.communicate(timeout=300)
     assert own_process.returncode == 0, err

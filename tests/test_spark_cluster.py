@@ -27,6 +27,8 @@ from thatch import Space
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.beside
+
 FEW_WAYS = [way for way in WAYS if way.given != "scan"]
 SUBSCRIPTIONS = 40_000  # for an index of megabytes
 
@@ -52,7 +54,7 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": str(Path(__file__).parent),
+            "PYTHONPATH": os.pathsep.join(sys.path),
         }
         command = [sys.executable, __file__, str(cls.folder)]
         cls.process = subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True)
@@ -111,7 +113,7 @@ def session(folder: Path) -> SparkSession:
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "OFF",
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.python.daemon.module": "spark_daemon",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -27,7 +27,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from thatch.axis import BoolAxis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
 from thatch.errors import CallerError, shown
 from thatch.space import Attribute, Space
-from thatch.spark.tables import event_columns, name_sql, spark_type, wrong_value
+from thatch.spark.tables import event_columns, spark_type, wrong_event
+from thatch.spark.text import name_sql
 
 SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 COMPRESSED = {"gz", "bz2", "zst", "lz4", "snappy"}
@@ -201,8 +202,7 @@ class Events:
         if self.is_text:
             extra = (F.col(RECORD).alias(self.record_name), *extra)
         frame = self._with_problems(*extra)
-        wrong = [wrong_value(name, a) for name, a in zip(self.columns, self.space.attributes, strict=True)]
-        error = F.coalesce(F.col(PROBLEM), *wrong).alias(self.error_name)
+        error = F.expr(f"coalesce({PROBLEM}, {wrong_event(self.columns, self.space)}) AS {self.error_name}")
         added = [name for name in frame.columns[2:] if name not in self.names]
         return frame.select(f"{READ}.*", error, *added)
 

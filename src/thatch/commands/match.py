@@ -25,7 +25,7 @@ from thatch.errors import CallerError
 from thatch.space import Space
 from thatch.spark import Plan, wrong_clauses
 from thatch.spark.match import Job
-from thatch.spark.tables import name_sql
+from thatch.spark.text import name_sql
 
 SHOWN = 10  # matches, where there is no output
 PATIENCE = 10.0  # seconds, for a job that is cancelled

@@ -75,7 +75,7 @@ def _started(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    # Else Spark notes for every column where in our code it was made: most of the time of planning a join.
+    # Else Spark notes for every column where in our code it was made, which takes longer than to make it.
     quiet["spark.python.sql.dataFrameDebugging.enabled"] = "false"
     conf = SparkConf().setAppName("thatch").setAll(list({**quiet, **settings}.items()))
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit knows the master

@@ -16,17 +16,14 @@ between theirs, whatever the rounding. Cells of strings, enums and bools are has
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import and_
 from typing import Any
 
 import msgspec
 import numpy as np
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from thatch.axis import BoolAxis, DateAxis, EnumAxis, StringAxis, TimestampAxis
 from thatch.space import Attribute
+from thatch.spark.text import case_sql, double_sql
 
 BITS = 18  # of a cell's number within one attribute
 HASHES = 1 << BITS
@@ -40,17 +37,22 @@ def is_hashed(attribute: Attribute) -> bool:
     return isinstance(attribute.axis, BoolAxis | EnumAxis | StringAxis)
 
 
-def position(value: Column, attribute: Attribute) -> Column:
+def position(value: str, attribute: Attribute) -> str:
     """A number or time as a double, monotonely."""
     if isinstance(attribute.axis, DateAxis):
-        value = F.unix_date(value)
+        value = f"unix_date({value})"
     elif isinstance(attribute.axis, TimestampAxis):
-        value = F.unix_micros(value)
-    return value.cast("double")
+        value = f"unix_micros({value})"
+    return f"CAST({value} AS DOUBLE)"
 
 
-def hashed(value: Column) -> Column:
-    return F.pmod(F.xxhash64(value), F.lit(HASHES)).cast("bigint")
+def hashed(value: str) -> str:
+    return f"pmod(xxhash64({value}), {HASHES}L)"
+
+
+def hashes(values: str) -> str:
+    """Those of an array."""
+    return f"transform({values}, __thatch_value -> {hashed('__thatch_value')})"
 
 
 class Grid(msgspec.Struct, frozen=True):
@@ -64,17 +66,20 @@ class Grid(msgspec.Struct, frozen=True):
     def size(self) -> int:
         return sum(self.counts) if self.knots else HASHES
 
-    def cell(self, place: Column) -> Column:
+    def cell(self, place: str) -> str:
         """The cell of a position; NULL of NULL. What lies beyond the knots is in the first or the last cell."""
         starts = np.cumsum((0, *self.counts)).tolist()
-        found = F.when(F.isnan(place) | (place >= self.knots[-1]), F.lit(self.size - 1).cast("bigint"))
-        found = found.when(place < self.knots[0], F.lit(0).cast("bigint"))
+        branches = [
+            (f"isnan({place}) OR {place} >= {double_sql(self.knots[-1])}", f"{self.size - 1}L"),
+            (f"{place} < {double_sql(self.knots[0])}", "0L"),
+        ]
         for piece, count in enumerate(self.counts):
             low, high = self.knots[piece], self.knots[piece + 1]
-            share = (place - low) * (count / (high - low))  # NaN where 0 meets a scale beyond all doubles
-            cell = F.lit(starts[piece]) + F.floor(F.least(F.nanvl(share, F.lit(0.0)), F.lit(float(count - 1))))
-            found = found.when(place < high, cell)
-        return F.when(place.isNotNull(), found)
+            # NaN where 0 meets a scale beyond all doubles
+            share = f"nanvl(({place} - {double_sql(low)}) * {double_sql(count / (high - low))}, 0D)"
+            cell = f"{starts[piece]} + floor(least({share}, {double_sql(count - 1.0)}))"
+            branches.append((f"{place} < {double_sql(high)}", cell))
+        return case_sql(*branches)
 
     def cells(self, places: Any) -> Any:
         """The same of an array, for estimates; NaN stands for NULL as well."""
@@ -92,13 +97,13 @@ class Grid(msgspec.Struct, frozen=True):
 Key = tuple[Grid, ...]
 
 
-def code(key: Column, cells: Sequence[Column]) -> Column:
+def code(key: str, cells: Sequence[str]) -> str:
     """One number for a key and a cell of each of its attributes; NULL if one is."""
-    total = key.cast("bigint")
+    total = f"CAST({key} AS BIGINT)"
     for place in range(ATTRIBUTES_MAX):
-        total = F.shiftleft(total, BITS)
+        total = f"shiftleft({total}, {BITS})"
         if place < len(cells):
-            total = total + cells[place]
+            total = f"{total} + {cells[place]}"
     return total
 
 
@@ -107,7 +112,3 @@ def code_of(key: int, cells: Sequence[int]) -> int:
     for place in range(ATTRIBUTES_MAX):
         key = (key << BITS) + (cells[place] if place < len(cells) else 0)
     return key
-
-
-def together(conditions: Sequence[Column]) -> Column:
-    return reduce(and_, conditions, F.lit(True))

@@ -19,7 +19,8 @@ from thatch.region import Region
 from thatch.space import Space
 from thatch.spark.clauses import PackClauses, Wrong, unpacked, wrong_clauses
 from thatch.spark.files import plain_scan, read_all
-from thatch.spark.tables import Subscriptions, name_sql
+from thatch.spark.tables import Subscriptions
+from thatch.spark.text import name_sql
 from thatch.to_sql import name_sql as attribute_sql
 
 

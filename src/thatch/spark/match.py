@@ -36,10 +36,10 @@ from thatch.spark.tables import (
     check_time_zone,
     event_columns,
     fields,
-    name_sql,
     session_of,
-    wrong_value,
+    wrong_event,
 )
+from thatch.spark.text import name_sql
 from thatch.spark.typed import constrained, spread, typed
 
 STRATEGIES = ("auto", "native", "arrow", "files")
@@ -123,10 +123,9 @@ def wrong_events(events: DataFrame, space: Space) -> DataFrame:
     """The events that have a value which their attribute does not allow: their columns and `error`."""
     check_time_zone(session_of(events), space)
     columns = event_columns(events.schema, space)
-    errors = [wrong_value(name, attribute) for name, attribute in zip(columns, space.attributes, strict=True)]
-    error = F.coalesce(F.lit(None).cast("string"), *errors)
+    error = wrong_event(columns, space)
     name = "error" if "error" not in map(str.lower, events.columns) else "thatch_error"
-    return events.where(error.isNotNull()).select("*", error.alias(name))
+    return events.where(f"{error} IS NOT NULL").selectExpr("*", f"{error} AS {name}")
 
 
 class Job:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thatch.space import Space
-from thatch.spark.cells import CELLS_MAX, VALUES_MAX, Grid, Key, code, hashed, position, together
-from thatch.spark.tables import ID, Subscriptions, name_sql, value_of, wrong_value
+from thatch.spark.cells import CELLS_MAX, VALUES_MAX, Grid, Key, code, hashed, hashes, position
+from thatch.spark.tables import ID, Subscriptions, value_of, wrong_event
+from thatch.spark.text import case_sql, column_sql
 from thatch.spark.typed import constrained, high, low, null, spread, typed, values, within_bounds, within_terms
 
 TOO_MANY = 1 << 60  # cells
@@ -45,32 +46,30 @@ def keyed(rows: DataFrame, keys: Sequence[Key], space: Space) -> DataFrame:
     for grid in _grids(keys):
         attribute = space.attributes[grid.attribute]
         if grid.knots:
-            first = grid.cell(position(F.col(low(grid.attribute)), attribute))
-            count = grid.cell(position(F.col(high(grid.attribute)), attribute)) - first + 1
+            first, last = (grid.cell(position(side(grid.attribute), attribute)) for side in (low, high))
+            count = f"{last} - {first} + 1"
         else:
-            first, count = F.lit(0).cast("bigint"), F.size(F.col(values(grid.attribute))).cast("bigint")
+            first, count = "0L", f"CAST(size({values(grid.attribute)}) AS BIGINT)"
         most = CELLS_MAX if grid.knots else VALUES_MAX
-        usable = (count > 0) & (count <= most)
+        usable = f"{count} BETWEEN 1 AND {most}"
         if attribute.null is not None:
-            usable &= ~F.col(null(grid.attribute))
-        columns += [first.alias(_first(grid)), F.when(usable, count).alias(_count(grid))]
-    rows = rows.select("*", *columns)
+            usable += f" AND NOT {null(grid.attribute)}"
+        columns += [f"{first} AS {_first(grid)}", f"{case_sql((usable, count))} AS {_count(grid)}"]
+    rows = rows.selectExpr("*", *columns)
     if not keys:
-        return rows.select("*", F.lit(0).alias(CHOSEN), F.lit(1).cast("bigint").alias(CELLS))
+        return rows.selectExpr("*", f"0 AS {CHOSEN}", f"1L AS {CELLS}")
     columns_before = rows.columns
     choices = []
     for number, key in enumerate(keys):
-        total = F.lit(1).cast("bigint")
-        for grid in key:
-            total = total * F.col(_count(grid))
+        total = " * ".join(["1L", *map(_count, key)])
         # Ranges multiply; beside a list of values the list decides.
         most = CELLS_MAX if all(grid.knots for grid in key) else VALUES_MAX
-        choices.append(F.struct(F.when(total <= most, total).otherwise(TOO_MANY), F.lit(number)))
-    choices.append(F.struct(F.lit(TOO_MANY - 1).cast("bigint"), F.lit(len(keys))))
-    best = F.array_min(F.array(*[choice.cast("struct<count: bigint, number: int>") for choice in choices]))
-    rows = rows.select("*", best.alias(CHOSEN))
-    cells = F.when(F.col(CHOSEN)["number"] < len(keys), F.col(CHOSEN)["count"]).otherwise(F.lit(1))
-    return rows.select(*columns_before, F.col(CHOSEN)["number"].alias(CHOSEN), cells.alias(CELLS))
+        own = case_sql((f"{total} <= {most}", total), otherwise=f"{TOO_MANY}L")
+        choices.append(f"named_struct('count', {own}, 'number', {number})")
+    choices.append(f"named_struct('count', {TOO_MANY - 1}L, 'number', {len(keys)})")
+    rows = rows.selectExpr("*", f"array_min(array({', '.join(choices)})) AS {CHOSEN}")
+    cells = case_sql((f"{CHOSEN}.number < {len(keys)}", f"{CHOSEN}.`count`"), otherwise="1L")
+    return rows.selectExpr(*columns_before, f"{CHOSEN}.number AS {CHOSEN}", f"{cells} AS {CELLS}")
 
 
 def written(rows: DataFrame, keys: Sequence[Key], space: Space, salts: Mapping[int, int]) -> DataFrame:
@@ -79,30 +78,26 @@ def written(rows: DataFrame, keys: Sequence[Key], space: Space, salts: Mapping[i
     rows = keyed(rows, keys, space)
     cells = [f"__thatch_cell{place}" for place in range(max((len(key) for key in keys), default=0))]
     for place, cell in enumerate(cells):
-        touched = F.array(F.lit(0).cast("bigint"))
-        for number, key in enumerate(keys):
-            if place < len(key):
-                touched = F.when(F.col(CHOSEN) == number, _touched(key[place])).otherwise(touched)
-        rows = rows.select("*", F.explode(touched).alias(cell))
-    rows = rows.select(*kept, code(F.col(CHOSEN), [F.col(cell) for cell in cells]).alias(CODE))
+        touched = case_sql(
+            *((f"{CHOSEN} = {number}", _touched(key[place])) for number, key in enumerate(keys) if place < len(key)),
+            otherwise="array(0L)",
+        )
+        rows = rows.selectExpr("*", f"explode({touched}) AS {cell}")
+    rows = rows.selectExpr(*kept, f"{code(CHOSEN, cells)} AS {CODE}")
     if salts:
-        rows = rows.select("*", F.explode(F.sequence(F.lit(0), _salt_count(salts) - 1)).alias(SALT))
+        rows = rows.selectExpr("*", f"explode(sequence(0, {_salt_count(salts)} - 1)) AS {SALT}")
     return rows
 
 
-def _touched(grid: Grid) -> Column:
+def _touched(grid: Grid) -> str:
     """The cells of one attribute that a subscription touches."""
     if grid.knots:
-        first = F.col(_first(grid))
-        return F.sequence(first, first + F.col(_count(grid)) - 1)
-    return F.array_distinct(F.transform(F.col(values(grid.attribute)), hashed))
+        return f"sequence({_first(grid)}, {_first(grid)} + {_count(grid)} - 1)"
+    return f"array_distinct({hashes(values(grid.attribute))})"
 
 
-def _salt_count(salts: Mapping[int, int]) -> Column:
-    count = F.lit(1)
-    for number, salt in salts.items():
-        count = F.when(F.col(CODE) == number, F.lit(salt)).otherwise(count)
-    return count
+def _salt_count(salts: Mapping[int, int]) -> str:
+    return case_sql(*((f"{CODE} = {number}", str(salt)) for number, salt in salts.items()), otherwise="1")
 
 
 def match_native(
@@ -121,50 +116,48 @@ def match_native(
     coded = _coded(events, attributes, event, space, keys, rest or not keys, skip)
     on = [CODE]
     if salts:
-        coded = coded.select("*", F.pmod(F.monotonically_increasing_id(), _salt_count(salts)).cast("int").alias(SALT))
+        coded = coded.selectExpr(
+            "*", f"CAST(pmod(monotonically_increasing_id(), {_salt_count(salts)}) AS INT) AS {SALT}"
+        )
         on.append(SALT)
     rows = written(spread(typed(subscriptions, skip), space), keys, space, salts)
     pairs = coded.join(F.broadcast(rows) if broadcast else rows.hint("shuffle_hash"), on)
     conditions = [within_bounds(index, space.attributes[index], event[index]) for index in constrained(subscriptions)]
     if subscriptions.where is not None:
         conditions.append(within_terms(space, event))
-    return pairs.where(together(conditions)).select(*map(name_sql, events.columns), ID)
+    return pairs.where(" AND ".join(f"({each})" for each in conditions)).selectExpr(
+        *map(column_sql, events.columns), ID
+    )
 
 
 def _coded(
     events: DataFrame,
     attributes: Sequence[str],
-    event: Sequence[Column],
+    event: Sequence[str],
     space: Space,
     keys: Sequence[Key],
     rest: bool,
     skip: bool,
 ) -> DataFrame:
     """Events, once for each key, with the code of their cell. Bad values are refused here, or the row is left out."""
-    wrong = F.coalesce(
-        F.lit(None).cast("string"), *[wrong_value(n, a) for n, a in zip(attributes, space.attributes, strict=True)]
-    )
-    grids = _grids(keys)
-    cells = {}
-    for grid in grids:
+    cells = []
+    for grid in _grids(keys):
         value = event[grid.attribute]
         if grid.knots:
-            cells[grid.attribute] = grid.cell(position(value, space.attributes[grid.attribute]))
+            cell = grid.cell(position(value, space.attributes[grid.attribute]))
         else:
-            cells[grid.attribute] = F.when(value.isNotNull(), hashed(value))
-    named = [cell.alias(f"__thatch_cell{attribute}") for attribute, cell in cells.items()]
-    rows = events.select("*", *named)
-    codes = [
-        code(F.lit(number), [F.col(f"__thatch_cell{grid.attribute}") for grid in key])
-        for number, key in enumerate(keys)
-    ]
+            cell = case_sql((f"{value} IS NOT NULL", hashed(value)))
+        cells.append(f"{cell} AS __thatch_cell{grid.attribute}")
+    rows = events.selectExpr("*", *cells)
+    codes = [code(str(number), [f"__thatch_cell{grid.attribute}" for grid in key]) for number, key in enumerate(keys)]
     if rest:
-        codes.append(code(F.lit(len(keys)), ()))
-    found = F.when(wrong.isNull(), codes[0] if len(codes) == 1 else F.array(*codes))
+        codes.append(code(str(len(keys)), ()))
+    own, wrong = codes[0] if len(codes) == 1 else f"array({', '.join(codes)})", wrong_event(attributes, space)
+    found = case_sql((f"{wrong} IS NULL", own))
     if not skip:
         # Spark may drop a row before it computes what the row would have been refused for: an inferred `IS NOT NULL`
         # moves below the projection. Past an expression that is not deterministic nothing moves.
-        refused = F.raise_error(wrong).cast("bigint" if len(codes) == 1 else "array<bigint>")
-        found = F.when(F.spark_partition_id() >= 0, found.otherwise(refused))
-    rows = rows.select(*map(name_sql, events.columns), found.alias(CODE))
+        refused = f"CAST(raise_error({wrong}) AS {'bigint' if len(codes) == 1 else 'array<bigint>'})"
+        found = case_sql(("spark_partition_id() >= 0", case_sql((f"{wrong} IS NULL", own), otherwise=refused)))
+    rows = rows.selectExpr(*map(column_sql, events.columns), f"{found} AS {CODE}")
     return rows if len(codes) == 1 else rows.withColumn(CODE, F.explode(CODE))

@@ -17,9 +17,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from thatch.spark.cells import ATTRIBUTES_MAX, CELLS_MAX, HASHES, Grid, Key, code_of, hashed, is_hashed, position
+from thatch.space import Attribute
+from thatch.spark.cells import (
+    ATTRIBUTES_MAX,
+    CELLS_MAX,
+    HASHES,
+    Grid,
+    Key,
+    code_of,
+    hashed,
+    hashes,
+    is_hashed,
+    position,
+)
 from thatch.spark.tables import Subscriptions, value_of
 from thatch.spark.typed import constrained, high, low, null, typed, values
 
@@ -52,34 +63,34 @@ def sampled(events: DataFrame, columns: Sequence[str], subscriptions: Subscripti
     """Both samples in one DataFrame: a double for each value of an event, and for each bound of a subscription."""
     space, wanted = subscriptions.space, constrained(subscriptions)
     attributes = [space.attributes[index] for index in wanted]
-    nothing = F.array().cast("array<array<bigint>>")
     event = [value_of(columns[index], attribute) for index, attribute in zip(wanted, attributes, strict=True)]
-    places = [
-        F.coalesce(hashed(v), F.lit(-1)).cast("double") if is_hashed(a) else position(v, a)
-        for v, a in zip(event, attributes, strict=True)
-    ]
-    places = [F.when(v.isNotNull(), place) for v, place in zip(event, places, strict=True)]
-    points = events.limit(SAMPLE).select(
-        F.array(*places).alias("low"),
-        F.lit(None).cast("array<double>").alias("high"),
-        F.lit(None).cast("array<boolean>").alias("null"),
-        nothing.alias("lists"),
+    places = [_place(value, attribute) for value, attribute in zip(event, attributes, strict=True)]
+    points = events.limit(SAMPLE).selectExpr(
+        f"CAST(array({', '.join(places)}) AS array<double>) AS low",
+        "CAST(NULL AS array<double>) AS high",
+        "CAST(NULL AS array<boolean>) AS `null`",
+        "CAST(array() AS array<array<bigint>>) AS lists",
     )
     rows = typed(subscriptions, skip)
     lows, highs, nulls, lists = [], [], [], []
     for index, attribute in zip(wanted, attributes, strict=True):
         is_set = is_hashed(attribute)
-        lows.append(F.lit(None).cast("double") if is_set else position(F.col(low(index)), attribute))
-        highs.append(F.lit(None).cast("double") if is_set else position(F.col(high(index)), attribute))
-        nulls.append(F.col(null(index)))
-        lists.append(F.transform(F.col(values(index)), hashed) if is_set else F.lit(None).cast("array<bigint>"))
-    boxes = rows.limit(SAMPLE).select(
-        F.array(*lows).alias("low"),
-        F.array(*highs).alias("high"),
-        F.array(*nulls).alias("null"),
-        F.array(*lists).alias("lists"),
+        lows.append("CAST(NULL AS DOUBLE)" if is_set else position(low(index), attribute))
+        highs.append("CAST(NULL AS DOUBLE)" if is_set else position(high(index), attribute))
+        nulls.append(null(index))
+        lists.append(hashes(values(index)) if is_set else "CAST(NULL AS array<bigint>)")
+    boxes = rows.limit(SAMPLE).selectExpr(
+        *(
+            f"array({', '.join(parts)}) AS {name}"
+            for name, parts in (("low", lows), ("high", highs), ("`null`", nulls), ("lists", lists))
+        )
     )
     return points.unionByName(boxes).coalesce(1)
+
+
+def _place(value: str, attribute: Attribute) -> str:
+    place = f"CAST({hashed(value)} AS DOUBLE)" if is_hashed(attribute) else position(value, attribute)
+    return f"CASE WHEN {value} IS NOT NULL THEN {place} END"
 
 
 class ChooseKeys:

@@ -8,12 +8,11 @@ that side, and not null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from thatch.axis import (
@@ -28,6 +27,7 @@ from thatch.axis import (
 )
 from thatch.errors import CallerError
 from thatch.space import Attribute, Space
+from thatch.spark.text import case_sql, column_sql, text_sql
 
 ID = "subscription_id"
 RESERVED = "__thatch_"  # how the columns begin that a join needs on the way
@@ -132,33 +132,39 @@ def spark_type(attribute: Attribute) -> str:
     return "boolean" if isinstance(axis, BoolAxis) else axis.sql
 
 
-def value_of(column: str, attribute: Attribute) -> Column:
+def value_of(column: str, attribute: Attribute) -> str:
     """A column in its attribute's type."""
-    return F.col(name_sql(column)).cast(spark_type(attribute))
+    return f"CAST({column_sql(column)} AS {spark_type(attribute)})"
 
 
-def name_sql(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def end_sql(attribute: Attribute, coordinate: int) -> str:
+    """A number or time that a domain ends with, in its attribute's type."""
+    return f"CAST({attribute.axis.sql_literal(coordinate)} AS {spark_type(attribute)})"
 
 
-def wrong_value(column: str, attribute: Attribute) -> Column:
-    """What is wrong with an event's value, or NULL."""
-    axis, value = attribute.axis, value_of(column, attribute)
-    wrong = F.lit(None).cast("string")
+def wrong_event(columns: Sequence[str], space: Space) -> str:
+    """What is wrong with the first value of an event that is not allowed, or NULL."""
+    found = [_wrong_value(name, attribute) for name, attribute in zip(columns, space.attributes, strict=True)]
+    return f"coalesce({', '.join(['CAST(NULL AS STRING)', *filter(None, found)])})"
+
+
+def _wrong_value(column: str, attribute: Attribute) -> str | None:
+    """What is wrong with one value; None if every value is allowed."""
+    axis, value, rules = attribute.axis, value_of(column, attribute), []
     place = f"attribute {attribute.name!r}: "
+    if attribute.null is None:
+        told = f"{place}is refused: the attribute is not null and the value is NULL"
+        rules.append((f"{value} IS NULL", text_sql(told)))
     if isinstance(axis, EnumAxis):
-        known = value.isin(*axis.values)
-        wrong = F.when(~known, F.concat(F.lit(place), value, F.lit(f" is not a value of {axis.sql}")))
+        told = f"concat({text_sql(place)}, {value}, {text_sql(f' is not a value of {axis.sql}')})"
+        rules.append((f"{value} NOT IN ({', '.join(map(text_sql, axis.values))})", told))
     elif attribute.has_own_domain or attribute.first != axis.first or isinstance(axis, DateAxis | TimestampAxis):
         # Spark's dates and times go beyond the years 1 to 9999; a nullable int has one value less than Spark's.
-        low, high = (F.expr(axis.sql_literal(end)) for end in (attribute.first, attribute.last))
+        low, high = (end_sql(attribute, end) for end in (attribute.first, attribute.last))
         rule = f" is outside the domain {axis.text(attribute.first)}..{axis.text(attribute.last)} of {axis.sql}"
-        wrong = F.when((value < low) | (value > high), F.concat(F.lit(place), value.cast("string"), F.lit(rule)))
-    if attribute.null is None:
-        wrong = F.when(
-            value.isNull(), F.lit(place + "is refused: the attribute is not null and the value is NULL")
-        ).otherwise(wrong)
-    return wrong
+        told = f"concat({text_sql(place)}, CAST({value} AS STRING), {text_sql(rule)})"
+        rules.append((f"{value} < {low} OR {value} > {high}", told))
+    return case_sql(*rules) if rules else None
 
 
 # Subscriptions

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -25,9 +25,10 @@ from thatch.intervals import Intervals
 from thatch.match.entries import boxed
 from thatch.region import Region, Term
 from thatch.space import Attribute, Space
-from thatch.spark.cells import VALUES_MAX, is_hashed, together
+from thatch.spark.cells import VALUES_MAX, is_hashed
 from thatch.spark.clauses import compiled, wrong_clauses
-from thatch.spark.tables import ID, Subscriptions, fields, name_sql, spark_type, value_of
+from thatch.spark.tables import ID, Subscriptions, end_sql, fields, spark_type, value_of
+from thatch.spark.text import case_sql, column_sql, name_sql
 
 
 def low(index: int) -> str:
@@ -51,6 +52,7 @@ def ranges(index: int) -> str:
 
 
 TERMS, PLACE = "__thatch_terms", "__thatch_place"
+TERM, RANGE, BALL = "__thatch_term", "__thatch_range", "__thatch_ball"  # what functions of them are given
 LISTED_MAX = 64  # values of a row with terms: each of their cells carries the terms
 
 
@@ -82,30 +84,30 @@ def typed(subscriptions: Subscriptions, skip: bool) -> DataFrame:
         clauses = frame.select(F.col(name_sql(subscriptions.id)).alias(ID), name_sql(subscriptions.where))
         schema = StructType([clauses.schema[0], *fields(bounds_schema(space))])
         return clauses.mapInArrow(TypeClauses(space, schema, skip), schema)
-    columns = [F.col(name_sql(subscriptions.id)).alias(ID)]
+    columns = [f"{column_sql(subscriptions.id)} AS {ID}"]
     for index in subscriptions.bounded:
         columns += _bounds(subscriptions, index)
-    return frame.select(*columns)
+    return frame.selectExpr(*columns)
 
 
 def spread(rows: DataFrame, space: Space) -> DataFrame:
     """Rows with a list of ranges once for each of them, as plain bounds."""
     if ranges(0) not in rows.columns:
         return rows
-    sizes = [F.when(F.col(ranges(at)).isNotNull(), F.size(F.col(ranges(at)))) for at in range(len(space))]
-    rows = rows.select("*", F.explode(F.sequence(F.lit(0), F.coalesce(*sizes, F.lit(1)) - 1)).alias(PLACE))
-    columns = [F.col(ID)]
+    sizes = [f"CASE WHEN {ranges(at)} IS NOT NULL THEN size({ranges(at)}) END" for at in range(len(space))]
+    rows = rows.selectExpr("*", f"explode(sequence(0, coalesce({', '.join(sizes)}, 1) - 1)) AS {PLACE}")
+    columns = [ID]
     for index, attribute in enumerate(space.attributes):
-        own = F.col(ranges(index))
-        least = F.when(own.isNotNull(), own[F.col(PLACE)]["low"]).otherwise(F.col(low(index)))
-        most = F.when(own.isNotNull(), own[F.col(PLACE)]["high"]).otherwise(F.col(high(index)))
-        columns += [least.alias(low(index)), most.alias(high(index)), F.col(null(index))]
+        own = ranges(index)
+        for side, name in (("low", low(index)), ("high", high(index))):
+            ranged = (f"{own} IS NOT NULL", f"{own}[{PLACE}].{side}")
+            columns.append(f"{case_sql(ranged, otherwise=name)} AS {name}")
+        columns.append(null(index))
         if is_hashed(attribute):
-            single = F.array(own[F.col(PLACE)]["low"])
-            listed = F.when(own.isNull(), F.col(values(index)))
-            several = F.col(values(index)).isNotNull()
-            columns.append(F.when(own.isNotNull() & several, single).otherwise(listed).alias(values(index)))
-    return rows.select(*columns, F.col(TERMS))
+            single = (f"{own} IS NOT NULL AND {values(index)} IS NOT NULL", f"array({own}[{PLACE}].low)")
+            listed = (f"{own} IS NULL", values(index))
+            columns.append(f"{case_sql(single, listed)} AS {values(index)}")
+    return rows.selectExpr(*columns, TERMS)
 
 
 def constrained(subscriptions: Subscriptions) -> list[int]:
@@ -113,72 +115,64 @@ def constrained(subscriptions: Subscriptions) -> list[int]:
     return subscriptions.bounded if subscriptions.where is None else list(range(len(subscriptions.space)))
 
 
-def _bounds(subscriptions: Subscriptions, index: int) -> list[Column]:
+def _bounds(subscriptions: Subscriptions, index: int) -> list[str]:
     """The columns of one attribute, from typed columns."""
     attribute = subscriptions.space.attributes[index]
-    kind, axis = spark_type(attribute), attribute.axis
     least, most = (
-        value_of(side[index], attribute) if index in side else F.lit(None).cast(kind)
+        value_of(side[index], attribute) if index in side else f"CAST(NULL AS {spark_type(attribute)})"
         for side in (subscriptions.low, subscriptions.high)
     )
-    unbounded = least.isNull() & most.isNull()
     if is_text(attribute):
-        columns = [F.coalesce(least, F.lit("")), F.concat(most, F.lit("\0"))]
+        columns = [f"coalesce({least}, '')", f"concat({most}, CAST(X'00' AS STRING))"]
     else:
-        columns = [F.coalesce(least, F.expr(axis.sql_literal(axis.first)).cast(kind)),
-                   F.coalesce(most, F.expr(axis.sql_literal(axis.last)).cast(kind))]  # fmt: skip
+        first, last = (end_sql(attribute, end) for end in (attribute.axis.first, attribute.axis.last))
+        columns = [f"coalesce({least}, {first})", f"coalesce({most}, {last})"]
     names = [low(index), high(index), null(index)]
-    columns.append(unbounded)
+    columns.append(f"{least} IS NULL AND {most} IS NULL")
     if is_hashed(attribute):
-        columns.append(F.when(least == most, F.array(least)))
+        columns.append(case_sql((f"{least} = {most}", f"array({least})")))
         names.append(values(index))
-    return [column.alias(name) for column, name in zip(columns, names, strict=True)]
+    return [f"{column} AS {name}" for column, name in zip(columns, names, strict=True)]
 
 
-def within_bounds(index: int, attribute: Attribute, value: Column) -> Column:
+def within_bounds(index: int, attribute: Attribute, value: str) -> str:
     """Whether an event's value lies within the box."""
-    least, most = F.col(low(index)), F.col(high(index))
-    below = most.isNull() | (value < most) if is_text(attribute) else value <= most
-    inside = (value >= least) & below
+    inside = _between(attribute, value, low(index), high(index))
     # Always true or false, never NULL: a filter would drop the row, which is right, but NOT and OR would not.
-    return inside if attribute.null is None else F.coalesce(inside, F.col(null(index)))
+    return inside if attribute.null is None else f"coalesce({inside}, {null(index)})"
 
 
-def within_terms(space: Space, event: Sequence[Column]) -> Column:
+def _between(attribute: Attribute, value: str, least: str, most: str) -> str:
+    if is_text(attribute):
+        return f"{value} >= {least} AND ({most} IS NULL OR {value} < {most})"
+    return f"{value} >= {least} AND {value} <= {most}"
+
+
+def within_terms(space: Space, event: Sequence[str]) -> str:
     """Whether an event lies within one of the terms, where these are not just the box."""
-
-    def in_term(term: Column) -> Column:
-        return together([_in_side(a, term, at, event[at]) for at, a in enumerate(space.attributes)]) & _in_balls(term)
-
-    numbers = F.array(*[
-        value.cast("double") if a.axis.is_number else F.lit(None).cast("double")
-        for a, value in zip(space.attributes, event, strict=True)
-    ])  # fmt: skip
-
-    def _in_balls(term: Column) -> Column:
-        def in_ball(ball: Column) -> Column:
-            def add(total: Column, place: Column) -> Column:
-                offset = numbers[ball["places"][place]] - ball["centre"][place]
-                return total + offset * offset
-
-            squares = F.aggregate(F.sequence(F.lit(0), F.size(ball["places"]) - 1), F.lit(0.0), add)
-            return F.coalesce(squares <= ball["radius"] * ball["radius"], F.lit(False))
-
-        return F.forall(term["balls"], in_ball)
-
-    return F.col(TERMS).isNull() | F.exists(F.col(TERMS), in_term)
+    sides = [_in_side(attribute, index, event[index]) for index, attribute in enumerate(space.attributes)]
+    # With quotes: a session may have EXISTS reserved.
+    return f"{TERMS} IS NULL OR `exists`({TERMS}, {TERM} -> {' AND '.join([*sides, _in_balls(space, event)])})"
 
 
-def _in_side(attribute: Attribute, term: Column, index: int, value: Column) -> Column:
-    def in_range(side: Column) -> Column:
-        above = value >= side["low"]
-        if is_text(attribute):
-            return above & (side["high"].isNull() | (value < side["high"]))
-        return above & (value <= side["high"])
+def _in_side(attribute: Attribute, index: int, value: str) -> str:
+    own, in_range = f"{TERM}.r{index}", _between(attribute, value, f"{RANGE}.low", f"{RANGE}.high")
+    wants_null = (f"{value} IS NULL", f"{TERM}.n{index}")
+    return f"({own} IS NULL OR {case_sql(wants_null, otherwise=f'`exists`({own}, {RANGE} -> {in_range})')})"
 
-    own = term[f"r{index}"]
-    inside = F.when(value.isNull(), term[f"n{index}"]).otherwise(F.exists(own, in_range))
-    return own.isNull() | inside
+
+def _in_balls(space: Space, event: Sequence[str]) -> str:
+    numbers = [
+        f"CAST({value if attribute.axis.is_number else 'NULL'} AS DOUBLE)"
+        for attribute, value in zip(space.attributes, event, strict=True)
+    ]
+    place, centre, total, offset = (f"__thatch_{name}" for name in ("place", "centre", "total", "offset"))
+    offsets = f"({place}, {centre}) -> array({', '.join(numbers)})[{place}] - {centre}"
+    squares = (
+        f"aggregate(zip_with({BALL}.places, {BALL}.centre, {offsets}), 0D,"
+        f" ({total}, {offset}) -> {total} + {offset} * {offset})"
+    )
+    return f"forall({TERM}.balls, {BALL} -> coalesce({squares} <= {BALL}.radius * {BALL}.radius, FALSE))"
 
 
 class TypeClauses:

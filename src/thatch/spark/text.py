@@ -1,0 +1,38 @@
+"""Expressions of Spark as SQL text, which the JVM parses in one call; put together column by column, each part of an
+expression is a call to the JVM of its own.
+
+What a text means depends on the session: how backslashes and two quotes in a row are read, whether `${…}` is replaced,
+which words are reserved. So whatever comes from outside is written such that no setting changes it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+_PLAIN = re.compile(r"[^'\\$]*")
+
+
+def text_sql(text: str) -> str:
+    """A string."""
+    return f"'{text}'" if _PLAIN.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def double_sql(value: float) -> str:
+    """A double, to the last bit."""
+    return f"{value!r}D" if math.isfinite(value) else f"CAST('{value!r}' AS DOUBLE)"
+
+
+def name_sql(name: str) -> str:
+    """A column, by whatever name."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def column_sql(name: str) -> str:
+    """The same within an expression."""
+    return name_sql(name) if "${" not in name else f"IDENTIFIER({text_sql(name_sql(name))})"
+
+
+def case_sql(*branches: tuple[str, str], otherwise: str = "NULL") -> str:
+    """The value of the first condition that is true."""
+    return f"CASE {' '.join(f'WHEN {condition} THEN {value}' for condition, value in branches)} ELSE {otherwise} END"
