@@ -64,6 +64,7 @@ VARIANTS: dict[str, Engine] = {
     ),
     "negative, merging": partial(ENGINES["negative"], merge=True, departure="approximate"),
 }
+RIVALS = (ENGINES["dominance"],)
 
 
 @pytest.fixture(params=list(VARIANTS))
@@ -72,8 +73,8 @@ def engine_class(request: pytest.FixtureRequest) -> Engine:
 
 
 def thinned(engine_class: Engine, cases: list[Any]) -> list[Any]:
-    """All for an engine of the table, some for its other forms: the suite must stay fast."""
-    return cases[::4] if isinstance(engine_class, partial) else cases
+    """All for an engine of the table, some for its other forms and for rivals: the suite must stay fast."""
+    return cases[::4] if isinstance(engine_class, partial) or engine_class in RIVALS else cases
 
 
 def filled(engine_class: Engine, space: Space, members: Mapping[Any, Region]) -> CoverEngine:

@@ -52,8 +52,10 @@ def test_coming_and_going(size: int) -> None:
                 first = random.randrange(size)
                 last = min(size - 1, first + random.randrange(30))
                 missing = [number for number in range(first, last + 1) if number not in held]
-                assert table.owners(first) == sorted(held.get(first, ()))
-                assert table.owners(first, last) == sorted({o for n in range(first, last + 1) for o in held.get(n, ())})
+                assert table.holders(first) == sorted(held.get(first, ()))
+                assert table.owners(as_ranges([(first, last)])) == sorted(
+                    {o for n in range(first, last + 1) for o in held.get(n, ())}
+                )
                 owners, gap = table.cover(as_ranges([(first, last)]))
                 assert gap == (missing[0] if missing else -1)
                 assert missing or {n for o in owners for n in numbers(as_ranges(owned[o]))} >= set(
@@ -117,11 +119,11 @@ def test_many_ranges_and_far_numbers() -> None:
     table, count = RangeTable(), 20 * TAIL
     for owner in range(count):
         table.add(owner, as_ranges([(owner * 3, owner * 3 + 1), (2**61 + owner, 2**62 - 1)]))
-    assert table.owners(2**62 - 1) == list(range(count))
+    assert table.holders(2**62 - 1) == list(range(count))
     assert table.cover(as_ranges([(2**61, 2**62 - 1)])) == ([0], -1)
     assert table.cover(as_ranges([(0, 4)])) == ([], 2)
     for owner in range(0, count, 2):
         table.remove(owner)
     table.check_invariants()
     assert table.cover(as_ranges([(2**61, 2**62 - 1)])) == ([], 2**61)
-    assert table.owners(3) == [1] and table.owners(0) == []
+    assert table.holders(3) == [1] and table.holders(0) == []

@@ -133,6 +133,11 @@ class Grid:
             return self._out[:0].copy()
         return self._out[: find_ranges(self.path, self._low, self._high, True, 0, self._out)].copy()
 
+    def cells_around(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+        """The cells that a box meets, as a box of cells."""
+        self._find_cells(low, high, False)
+        return self._low.copy(), self._high.copy()
+
     def _find_cells(self, low: Ints, high: Ints, is_inner: bool) -> bool:
         return box_of_cells(
             self._cuts, self._counts, self._edges, self.columns, low, high, is_inner, self._low, self._high

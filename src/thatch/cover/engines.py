@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from thatch.cover.dominance import DominanceEngine
 from thatch.cover.engine import CoverEngine
 from thatch.cover.exact import ExactEngine
 from thatch.cover.hilbert import HilbertEngine
@@ -23,6 +24,7 @@ ENGINES: dict[str, type[CoverEngine]] = {
         HilbertEngine,
         MonteCarloEngine,
         ProjectionEngine,
+        DominanceEngine,
     )
 }
 

@@ -17,7 +17,7 @@ O(n d), indexed O(n d / 64) words, poset the nodes it visits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from thatch.cover.engine import Boxes, CoverEngine
 from thatch.cover.index import BoxIndex
@@ -44,6 +44,15 @@ def contains(member: Sequence[Term], terms: Sequence[Term], space: Space) -> boo
         return False
 
 
+class Store(Protocol):
+    """How members are kept, and who of them covers is found."""
+
+    def add(self, id: Any, region: Region) -> None: ...
+    def discard(self, id: Any, region: Region) -> None: ...
+    def coverer(self, region: Region) -> Any | None: ...
+    def check_invariants(self, members: dict[Any, Region]) -> None: ...
+
+
 class PairwiseEngine(CoverEngine):
     name = "pairwise"
     covers_by = "one"
@@ -56,7 +65,7 @@ class PairwiseEngine(CoverEngine):
         self.form = form
         self._members: dict[Any, Region] = {}
         stores: dict[str, type[_Linear | _Indexed | _Poset]] = {"linear": _Linear, "indexed": _Indexed, "poset": _Poset}
-        self._store = stores[form](space)
+        self._store: Store = stores[form](space)
 
     def add(self, id: Any, region: Region) -> None:
         if id in self._members:
@@ -140,7 +149,7 @@ class _Indexed:
                 self.add(id, region)
 
     def add(self, id: Any, region: Region) -> None:
-        low, high = _hull(region, self.space)
+        low, high = hull(region, self.space)
         self.align()
         self.slots[id] = self.index.insert(low, high, self.number)
         self.empty += not self.slots[id]
@@ -160,7 +169,7 @@ class _Indexed:
 
     def coverer(self, region: Region) -> Any | None:
         terms = region.terms_in(self.space)
-        low, high = _hull(region, self.space)
+        low, high = hull(region, self.space)
         self.align()
         rows = self.index.rows
         candidates = [slot for slot in self.index.around(low[0], high[0]) if rows.owner[slot] in self.ids]
@@ -172,7 +181,7 @@ class _Indexed:
 
     def inside(self, region: Region) -> list[Any]:
         """The members whose bounding boxes lie in that of a region, in the order in which they were added."""
-        low, high = _hull(region, self.space)
+        low, high = hull(region, self.space)
         self.align()
         numbers = {number for number, id in self.ids.items() if not self.slots[id]} if self.empty else set()
         if len(low):
@@ -184,7 +193,7 @@ class _Indexed:
         assert self.regions == members and self.slots.keys() == members.keys()
 
 
-def _hull(region: Region, space: Space) -> Boxes:
+def hull(region: Region, space: Space) -> Boxes:
     """The bounding box of a region, [1, d]; none if it is empty. Balls count as the boxes around them."""
     low, high = hulls(region.terms_in(space), space)
     for row, term in enumerate(region.terms_in(space)):

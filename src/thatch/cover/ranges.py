@@ -136,26 +136,28 @@ def gaps(table: Table, asked: Ints, out: Ints) -> int:
 
 
 @kernel
-def holders(table: Table, low: int, high: int, out: Ints) -> int:
-    """The rows whose ranges meet low..high; how many, or -1 if there is no room."""
+def holders(table: Table, asked: Ints, out: Ints) -> int:
+    """The rows whose ranges meet one of asked[n, 2], with repetitions; how many, or -1 if there is no room."""
     count, first, last, furthest = 0, table.first, table.last, table.furthest
-    for level in range(table.used[1] + 1):
-        start = table.bounds[level]
-        is_tail = level == table.used[1]
-        stop = table.used[0] if is_tail else table.bounds[level + 1]
-        row = stop - 1 if is_tail else upper_bound(first, start, stop, high) - 1
-        while row >= start:
-            if not is_tail and table.reach[row] < low:
-                break  # nothing before it ends later
-            if furthest[row >> BLOCK_BITS] < low:
-                row = ((row >> BLOCK_BITS) << BLOCK_BITS) - 1
-                continue
-            if last[row] >= low and first[row] <= high and first[row] <= last[row]:
-                if count == len(out):
-                    return -1
-                out[count] = row
-                count += 1
-            row -= 1
+    for place in range(len(asked)):
+        low, high = asked[place, 0], asked[place, 1]
+        for level in range(table.used[1] + 1):
+            start = table.bounds[level]
+            is_tail = level == table.used[1]
+            stop = table.used[0] if is_tail else table.bounds[level + 1]
+            row = stop - 1 if is_tail else upper_bound(first, start, stop, high) - 1
+            while row >= start:
+                if not is_tail and table.reach[row] < low:
+                    break  # nothing before it ends later
+                if furthest[row >> BLOCK_BITS] < low:
+                    row = ((row >> BLOCK_BITS) << BLOCK_BITS) - 1
+                    continue
+                if last[row] >= low and first[row] <= high and first[row] <= last[row]:
+                    if count == len(out):
+                        return -1
+                    out[count] = row
+                    count += 1
+                row -= 1
     return count
 
 
@@ -326,12 +328,18 @@ class RangeTable:
                 return out[:count].copy()
             out = np.empty((4 * len(out), 2), np.int64)
 
-    def owners(self, first: int, last: int | None = None) -> list[int]:
-        """Who has a range that holds a number, or that meets a range; ascending."""
-        if len(self._owners) < self._table.used[0]:
-            self._owners = np.zeros(len(self._table.first), np.int64)
-        count = holders(self._table, first, first if last is None else last, self._owners)
-        return np.unique(self._table.owner[self._owners[:count]]).tolist()
+    def owners(self, asked: Ints) -> list[int]:
+        """Who has a range that meets one of some ranges [n, 2]; ascending."""
+        count = holders(self._table, asked, self._owners)
+        while count < 0:
+            self._owners = np.zeros(4 * len(self._owners), np.int64)
+            count = holders(self._table, asked, self._owners)
+        found: list[int] = np.unique(self._table.owner[self._owners[:count]]).tolist()
+        return found
+
+    def holders(self, number: int) -> list[int]:
+        """Who has a range that holds a number; ascending."""
+        return self.owners(np.array([[number, number]]))
 
     def merged(self, gap: int = 0) -> Ints:
         """All ranges as disjoint ones, ascending, those at most `gap` numbers apart as one: what the paper stores."""
