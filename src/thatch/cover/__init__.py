@@ -9,6 +9,7 @@ from thatch.cover.engine import CoverEngine, region_of_box
 from thatch.cover.engines import ENGINES, engine
 from thatch.cover.exact import ExactEngine
 from thatch.cover.graph import RelationGraph
+from thatch.cover.merge import Merger, MergeSet, Retold, merged
 from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
@@ -54,11 +55,14 @@ __all__ = [
     "Covered",
     "ExactEngine",
     "Likely",
+    "MergeSet",
+    "Merger",
     "MonteCarloEngine",
     "NegativeEngine",
     "PairwiseEngine",
     "ProjectionEngine",
     "RelationGraph",
+    "Retold",
     "Told",
     "Uncovered",
     "Unproven",
@@ -66,6 +70,7 @@ __all__ = [
     "covers",
     "engine",
     "grown",
+    "merged",
     "region_of_box",
     "verify",
 ]
