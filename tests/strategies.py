@@ -72,6 +72,23 @@ def values_of_axis(axis: Axis, first: int, last: int) -> st.SearchStrategy[Any]:
     return texts
 
 
+@st.composite
+def boxes_of(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Boxes of a small lattice. Sides are often whole axes or single values, so that many differ in few attributes."""
+    low, high = [], []
+    for size in sizes:
+        one, other = draw(
+            st.one_of(
+                st.just((0, size - 1)),
+                st.integers(0, size - 1).map(lambda at: (at, at)),
+                st.tuples(st.integers(0, size - 1), st.integers(0, size - 1)),
+            )
+        )
+        low.append(min(one, other))
+        high.append(max(one, other))
+    return tuple(low), tuple(high)
+
+
 # --- Declarations, as text that `Space.parse` reads -------------------------------------------------------------------
 
 PLAIN_NAMES = ["a", "price", "Volume_2", "_x", "not", "null", "int", "string", "inf", "nan", "e5", "within", "date"]

@@ -10,6 +10,7 @@ from thatch.cover.engines import ENGINES, engine
 from thatch.cover.exact import ExactEngine
 from thatch.cover.graph import RelationGraph
 from thatch.cover.hilbert import HilbertEngine
+from thatch.cover.merge import Merger, MergeSet, Retold, merged
 from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
@@ -56,11 +57,14 @@ __all__ = [
     "ExactEngine",
     "HilbertEngine",
     "Likely",
+    "MergeSet",
+    "Merger",
     "MonteCarloEngine",
     "NegativeEngine",
     "PairwiseEngine",
     "ProjectionEngine",
     "RelationGraph",
+    "Retold",
     "Told",
     "Uncovered",
     "Unproven",
@@ -68,6 +72,7 @@ __all__ = [
     "covers",
     "engine",
     "grown",
+    "merged",
     "region_of_box",
     "verify",
 ]
