@@ -115,6 +115,11 @@ def refused(verdicts: list[Any], seen: list[int], regions: dict[int, Region]) ->
     return f"{wrong} of {len(seen)}" + (f", {beyond} not seen" if beyond else "")
 
 
+def unbounded(space: Space, merge: bool = False) -> NegativeEngine:
+    """Exact to the end, whatever it takes."""
+    return NegativeEngine(space, merge=merge, rectangles_max=10_000_000)
+
+
 def against_negative(workloads: Workloads, rounds: int) -> None:
     """Sizes that exact negative space gets through: its rectangles grow as n^d."""
     rows = []
@@ -125,7 +130,7 @@ def against_negative(workloads: Workloads, rounds: int) -> None:
         space, (low, high) = workloads[workload]
         part = low[:size], high[:size]
         ids = list(range(len(part[0])))
-        kept = {"plain": NegativeEngine(space), "merging": NegativeEngine(space, merge=True)}
+        kept = {"plain": unbounded(space), "merging": unbounded(space, merge=True)}
         found = {name: int((each.add_many(ids, part).codes == 1).sum()) for name, each in kept.items()}  # type: ignore[attr-defined]
         exact = ExactEngine(space)
         found["exact"] = int((exact.add_many(ids, part).codes == 1).sum())  # type: ignore[attr-defined]
@@ -134,10 +139,8 @@ def against_negative(workloads: Workloads, rounds: int) -> None:
         seconds = interleaved(
             {
                 "exact": lambda space=space, part=part, ids=ids: ExactEngine(space).add_many(ids, part),  # type: ignore[misc]
-                "negative": lambda space=space, part=part, ids=ids: NegativeEngine(space).add_many(ids, part),  # type: ignore[misc]
-                "merging": lambda space=space, part=part, ids=ids: NegativeEngine(space, merge=True).add_many(
-                    ids, part
-                ),  # type: ignore[misc]
+                "negative": lambda space=space, part=part, ids=ids: unbounded(space).add_many(ids, part),  # type: ignore[misc]
+                "merging": lambda space=space, part=part, ids=ids: unbounded(space, merge=True).add_many(ids, part),  # type: ignore[misc]
             },
             rounds,
         )

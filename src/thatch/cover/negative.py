@@ -66,7 +66,7 @@ from thatch.space import Space
 
 METRICS = {"benefit/cost": BENEFIT_BY_COST, "benefit": BENEFIT, "1/cost": INVERSE_COST}
 DEPARTURES = ("exact", "approximate")
-RECTANGLES_MAX = 1_000_000
+RECTANGLES_MAX = 250_000
 
 
 class NegativeEngine(BatchedEngine):
