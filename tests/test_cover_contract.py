@@ -835,6 +835,34 @@ def test_add_many_refuses_boxes_that_do_not_fit(engine_class: Engine) -> None:
         assert not_covered(engine, engine.check(space.where("a0 = 2")))
 
 
+def test_a_batch_keeps_its_own_ids(engine_class: Engine) -> None:
+    space, ids = ints(10, 10), ["a", "b"]
+    engine = engine_class(space)
+    verdicts = engine.add_many(ids, [region_of(space, (0, 0), (5, 5)), region_of(space, (1, 1), (2, 2))])
+    ids[0] = "other"
+    assert verdicts[1] == Covered(("a",))
+
+
+def test_members_that_are_loaded_keep_their_order(engine_class: Engine) -> None:
+    """Plain boxes, unions, empty ones and balls, as they come; and they leave no trace."""
+    space = Space.parse("x int not null 0..99, y int not null 0..99")
+    clauses = ["x < 9 OR y < 9", "x < 50", "FALSE", "within(5, x, 20, y, 20)", "y > 30", "x IN (1, 5, 9)", "x > 3"]
+    regions = {str(number): space.where(clause) for number, clause in enumerate(clauses)}
+    engine = engine_class(space)
+    engine.load(list(regions), list(regions.values()))
+    engine.check_invariants()
+    assert list(engine) == list(regions)
+    assert engine.members_within(everything(space)) == list(regions)
+    ball_and_box = space.where("within(2, x, 20, y, 20) OR (x < 9 AND y < 40)")
+    verdict = engine.check(ball_and_box)
+    if isinstance(verdict, Covered):
+        assert list(verdict.certificate) == sorted(verdict.certificate)
+    for id in regions:
+        engine.discard(id)
+    engine.check_invariants()
+    assert len(engine) == 0
+
+
 def test_verdicts_of_add_many_are_a_sequence(engine_class: Engine) -> None:
     space = ints(10, 10)
     boxes = [((0, 0), (3, 9)), ((1, 1), (2, 2)), ((4, 0), (9, 9)), ((0, 0), (9, 9))]

@@ -242,6 +242,21 @@ def test_coming_and_going_in_a_told_set(options: dict[str, Any]) -> None:
             assert (held == cells.union(regions.values())).all()
 
 
+@pytest.mark.parametrize("attributes", [16, 17, 20, 40])
+def test_departure_in_many_attributes(attributes: int) -> None:
+    """One piece around another box leaves 2d - 1 rectangles, and more."""
+    space = ints(*[10] * attributes)
+    wide = region_of(space, [1] * attributes, [8] * attributes)
+    narrow = region_of(space, [3] * attributes, [5] * (attributes - 1) + [9])
+    engine = NegativeEngine(space)
+    engine.add("wide", wide)
+    engine.add("narrow", narrow)
+    engine.discard("wide")
+    engine.check_invariants()
+    assert not engine.is_loose and engine.check(narrow) == Covered(("narrow",))
+    assert verify(engine.check(wide), wide, {"narrow": narrow}) and not engine.check(wide)
+
+
 def test_rebuilding_loses_nothing() -> None:
     """Widest first, into the same members; with k the rectangles are at most as many as allowed."""
     space = ints(60, 60, 60)

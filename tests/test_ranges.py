@@ -115,6 +115,16 @@ def test_removing_a_merged_range_harms_nobody() -> None:
     assert harmed > 30
 
 
+def test_falling_sizes_make_few_levels() -> None:
+    """Each owner has fewer ranges than the one before, and more than a tail holds."""
+    table = RangeTable()
+    for owner, count in enumerate(range(400, TAIL, -1)):
+        first = np.arange(count) * 10 + owner * 5_000
+        table.add(owner, np.stack((first, first + 3), axis=1))
+    table.check_invariants()
+    assert table.holders(5_003) == [1] and table.holders(5_004) == []
+
+
 def test_many_ranges_and_far_numbers() -> None:
     table, count = RangeTable(), 20 * TAIL
     for owner in range(count):

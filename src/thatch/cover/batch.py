@@ -76,6 +76,7 @@ class BatchedEngine(BoxedEngine):
 
     def _add_boxes(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
         """In parts, so that room is made for what is kept and not for all that comes."""
+        ids = list(ids)  # verdicts name them later, whatever the caller does with the list
         n, d = len(ids), len(self.space)
         codes = np.zeros(n, np.int64)
         witness_low, witness_high = np.zeros((n, d), np.int64), np.zeros((n, d), np.int64)

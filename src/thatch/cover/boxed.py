@@ -42,6 +42,7 @@ class BoxedEngine(CoverEngine):
         self._takes_parts = True
         self._empty: dict[Any, None] = {}  # members that hold nothing
         self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to cross out
+        self._odd: dict[Any, int] = {}  # the numbers of both
         self._numbering = space.numbering
         self._regions: dict[Any, Region] = {}  # kept only if there are strings, whose labels may be numbered anew
 
@@ -51,8 +52,8 @@ class BoxedEngine(CoverEngine):
         """Do the members' boxes cover all boxes low[n, d], high[n, d]? COVERED, UNCOVERED or UNDECIDED."""
         raise NotImplementedError
 
-    def _used(self) -> tuple[Any, ...]:
-        """After COVERED: members that prove it, in the order in which they were added."""
+    def _used(self) -> Iterable[int]:
+        """After COVERED: the numbers of members that prove it."""
         raise NotImplementedError
 
     def _piece(self) -> Boxes:
@@ -76,7 +77,7 @@ class BoxedEngine(CoverEngine):
     def _start(self) -> None:
         """Without members."""
         self.index = BoxIndex(self.space.low[0], self.space.high[0])
-        self._slots, self._ids, self._empty, self._vague, self._regions = {}, {}, {}, {}, {}
+        self._slots, self._ids, self._empty, self._vague, self._odd, self._regions = {}, {}, {}, {}, {}, {}
 
     def _insert(self, low: Ints, high: Ints, owner: Ints) -> list[int]:
         """Put members' boxes into the index."""
@@ -112,36 +113,42 @@ class BoxedEngine(CoverEngine):
             self._vague[id] = region
         if not terms:
             self._empty[id] = None
+        if not whole or not terms:
+            self._odd[id] = self._number
         self._remember([id], [region])
         self._slots[id] = tuple(self._insert(low, high, np.full(len(low), self._number, np.int64)))
         self._ids[self._number] = id
         self._number += 1
 
     def load(self, ids: Sequence[Any], regions: Sequence[Region]) -> None:
-        """In one call of the kernel for all that are single plain boxes."""
+        """In one call of the kernel for as many as are single plain boxes, one after the other."""
         self.refuse_known(ids)
-        rest = []
-        plain: list[tuple[Any, Region, Boxes]] = []
+        for region in regions:
+            region.terms_in(self.space)  # refuses another space before anything changes
+        run: list[tuple[Any, Region]] = []
         for id, region in zip(ids, regions, strict=True):
             terms = region.terms_in(self.space)
-            box = plain_box(terms, self.space) if terms else None
-            if box is None:
-                rest.append((id, region))
-            else:
-                plain.append((id, region, box))
-        self._align()
-        if plain:
-            low = np.concatenate([box[0] for _, _, box in plain])
-            high = np.concatenate([box[1] for _, _, box in plain])
-            numbers = range(self._number, self._number + len(plain))
-            self.index.reserve(len(plain), low, high)
-            slots = self._insert(low, high, np.array(numbers, np.int64))
-            self._ids.update(zip(numbers, (id for id, _, _ in plain), strict=True))
-            self._slots.update((id, (slot,)) for (id, _, _), slot in zip(plain, slots, strict=True))
-            self._remember([id for id, _, _ in plain], [region for _, region, _ in plain])
-            self._number += len(plain)
-        for id, region in rest:
+            if terms and plain_box(terms, self.space) is not None:
+                run.append((id, region))
+                continue
+            self._load_plain(run)
+            run = []
             self.add(id, region)
+        self._load_plain(run)
+
+    def _load_plain(self, members: Sequence[tuple[Any, Region]]) -> None:
+        if not members:
+            return
+        self._align()
+        boxes = [plain_box(region.terms_in(self.space), self.space) for _, region in members]
+        low, high = (np.concatenate([box[side] for box in boxes if box is not None]) for side in range(2))
+        numbers = range(self._number, self._number + len(members))
+        self.index.reserve(len(members), low, high)
+        slots = self._insert(low, high, np.array(numbers, np.int64))
+        self._ids.update(zip(numbers, (id for id, _ in members), strict=True))
+        self._slots.update((id, (slot,)) for (id, _), slot in zip(members, slots, strict=True))
+        self._remember([id for id, _ in members], [region for _, region in members])
+        self._number += len(members)
 
     def discard(self, id: Any) -> None:
         slots = self._slots.pop(id, None)
@@ -151,6 +158,7 @@ class BoxedEngine(CoverEngine):
         self._empty.pop(id, None)
         self._vague.pop(id, None)
         self._regions.pop(id, None)
+        self._ids.pop(self._odd.pop(id, -1), None)
         for slot in slots:
             self._ids.pop(int(self.index.rows.owner[slot]), None)
         self._remove(slots)
@@ -220,7 +228,7 @@ class BoxedEngine(CoverEngine):
             return Unproven(str(error))
         code = self._search(low, high)
         if code == COVERED:
-            return Covered(self._used())
+            return self._covered(self._used())
         if self._vague or any(term.balls for term in terms):
             piece = tuple(side.copy() for side in self._piece()) if code == UNCOVERED else None
             undecided = self._undecided()  # before attempts that search again
@@ -231,9 +239,13 @@ class BoxedEngine(CoverEngine):
             return undecided if piece is None else self._with_balls(terms, *piece)
         return self._uncovered(*self._piece()) if code == UNCOVERED else self._undecided()
 
+    def _covered(self, numbers: Iterable[int]) -> Covered:
+        """By members with these numbers, named in the order in which they were added."""
+        return Covered(tuple(self._ids[number] for number in sorted(set(numbers))))
+
     def _by_hulls(self, terms: Sequence[Term]) -> Verdict | None:
         """Sets too large to cross out, as the boxes around them."""
-        return Covered(self._used()) if self._search(*hulls(terms, self.space)) == COVERED else None
+        return self._covered(self._used()) if self._search(*hulls(terms, self.space)) == COVERED else None
 
     def _by_a_point(self, terms: Sequence[Term]) -> Verdict | None:
         """The least and the greatest corner of each term: if one is in no member, it is a witness."""
@@ -269,11 +281,11 @@ class BoxedEngine(CoverEngine):
 
     def _by_one(self, terms: Sequence[Term]) -> Verdict | None:
         """Each term inside one term of one member with balls or large sets."""
-        names = []
+        numbers: list[int] = []
         for term in terms:
             for id, member in self._vague.items():
                 if any(term.is_inside(other) for other in member.terms_in(self.space)):
-                    names.append(id)
+                    numbers.append(self._odd[id])
                     break
             else:
                 try:
@@ -282,8 +294,8 @@ class BoxedEngine(CoverEngine):
                     return None
                 if self._search(low, high) != COVERED:
                     return None
-                names += self._used()
-        return Covered(tuple(dict.fromkeys(names)))
+                numbers += self._used()
+        return self._covered(numbers)
 
     def _with_balls(self, terms: Sequence[Term], low: Ints, high: Ints) -> Verdict:
         """The boxes say no, but they bound balls: look whether a point of the piece is a witness all the same."""
@@ -305,7 +317,8 @@ class BoxedEngine(CoverEngine):
         assert not self._numbering or self._regions.keys() == self._slots.keys()
         for id, each in self._slots.items():
             assert all(self._ids[int(self.index.rows.owner[slot])] == id for slot in each)
-        assert self._vague.keys() | self._empty.keys() <= self._slots.keys()
+        assert self._vague.keys() | self._empty.keys() == self._odd.keys() <= self._slots.keys()
+        assert set(self._ids.values()) == self._slots.keys() and len(self._ids) == len(self._slots)
 
 
 def plain_box(terms: Sequence[Term], space: Space) -> Boxes | None:

@@ -312,7 +312,8 @@ class ConflictTable:
             order = sorted(range(len(self.counts)), key=self.counts.__getitem__)
         low, high = self.low.copy(), self.high.copy()
         for row in order:
-            assert narrow(self.low, self.high, self.member_low, self.member_high, row, low, high)
+            found = narrow(self.low, self.high, self.member_low, self.member_high, row, low, high)
+            assert found, "a row without an entry that fits"
         return low.tolist(), high.tolist()
 
 

@@ -93,9 +93,9 @@ class ExactEngine(BatchedEngine):
         code: int = cover_union(self.index.rows, low, high, 0, len(low), self._scratch, self.nodes_max, self.tests_max)
         return code
 
-    def _used(self) -> tuple[Any, ...]:
-        count = self._scratch.state[0]
-        return tuple(self._ids[name] for name in sorted(self._scratch.names[:count].tolist()))
+    def _used(self) -> list[int]:
+        numbers: list[int] = self._scratch.names[: self._scratch.state[0]].tolist()
+        return numbers
 
     def _piece(self) -> Boxes:
         return self._scratch.low, self._scratch.high

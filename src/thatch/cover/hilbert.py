@@ -50,7 +50,8 @@ class HilbertEngine(BoxedEngine):
     ) -> None:
         """The options are those of a `Grid`."""
         super().__init__(space)
-        self._options = attributes, bits, curve, cells, ranges_max
+        given = None if cells is None else {name: list(values) for name, values in cells.items()}
+        self._options = attributes, bits, curve, given, ranges_max
         self.grid = Grid(space, *self._options)
         self.ranges = RangeTable()
         self._names: set[int] = set()
@@ -119,8 +120,8 @@ class HilbertEngine(BoxedEngine):
                 return UNCOVERED
         return UNDECIDED
 
-    def _used(self) -> tuple[Any, ...]:
-        return tuple(self._ids[name] for name in sorted(self._names))
+    def _used(self) -> set[int]:
+        return self._names
 
     def _piece(self) -> Boxes:
         return self._witness, self._witness

@@ -21,7 +21,8 @@ Cost: O(k d) for 1 and each round of 2, then trials times the members looked at 
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from thatch.cover.conflict import Best, by_counting, find_point, log_rho, minimi
 from thatch.cover.engine import Boxes
 from thatch.cover.verdict import Covered, Likely, Unproven, Verdict
 from thatch.errors import CallerError, shown
-from thatch.region import Region
+from thatch.region import Region, Term
 from thatch.space import Space
 
 DELTA = 1e-6
@@ -65,9 +66,9 @@ class MonteCarloEngine(BoxedEngine):
         self._best = Best(np.zeros((2, 2, d), np.int64), np.zeros((2, d), np.int64), np.zeros((2, d), np.int64))
         self._witness = np.zeros((2, d), np.int64)
         self._names: set[int] = set()
-        self._claims: list[
-            tuple[float, float, int]
-        ] = []  # delta, trials asked for, trials run: of boxes called covered
+        # Of boxes called covered: delta, trials asked for, trials run. Of the last search, and of those that count.
+        self._claimed: list[tuple[float, float, int]] = []
+        self._claims: list[tuple[float, float, int]] = []
 
     def _alike(self) -> Self:
         alike = type(self)(self.space, *self._options)
@@ -84,7 +85,7 @@ class MonteCarloEngine(BoxedEngine):
         return verdict
 
     def _search(self, low: Ints, high: Ints) -> int:
-        self._names = set()
+        self._names, self._claimed = set(), []
         code = COVERED
         for box in range(len(low)):
             each = self._search_box(low[box], high[box])
@@ -119,13 +120,14 @@ class MonteCarloEngine(BoxedEngine):
         if run > 0:
             return self._around_point(kept, removed[: count - left][::-1], boxes)
         self._names.update(index.owner[kept].tolist())
-        self._claims.append((math.exp(claimed * trials), math.ceil(asked) if asked < 2.0**62 else asked, trials))
+        self._claimed.append((math.exp(claimed * trials), math.ceil(asked) if asked < 2.0**62 else asked, trials))
         return COVERED
 
     def _narrowed(self, order: Ints, boxes: tuple[Ints, Ints, Ints, Ints]) -> int:
         """A box of witnesses that none of the rows, taken in this order, holds."""
         for row in order:
-            assert narrow(*boxes, row, self._witness[0], self._witness[1])
+            found = narrow(*boxes, row, self._witness[0], self._witness[1])
+            assert found, "a row without an entry that fits: what the table shows is wrong"
         return UNCOVERED
 
     def _around_point(self, kept: Ints, order: Ints, boxes: tuple[Ints, Ints, Ints, Ints]) -> int:
@@ -143,8 +145,17 @@ class MonteCarloEngine(BoxedEngine):
                 self._witness[0, axis] = max(self._witness[0, axis], member_high[row, axis] + 1)
         return self._narrowed(order, boxes)
 
-    def _used(self) -> tuple[Any, ...]:
-        return tuple(self._ids[name] for name in sorted(self._names))
+    def _used(self) -> set[int]:
+        self._claims += self._claimed
+        return self._names
+
+    def _by_one(self, terms: Sequence[Term]) -> Verdict | None:
+        self._claims = []  # those of the attempt before count for nothing
+        return super()._by_one(terms)
+
+    def _by_parts(self, terms: Sequence[Term]) -> Verdict | None:
+        self._claims = []
+        return super()._by_parts(terms)
 
     def _piece(self) -> Boxes:
         return self._witness[0], self._witness[0]

@@ -255,8 +255,9 @@ class NegativeEngine(BatchedEngine):
         )
         return code
 
-    def _used(self) -> tuple[Any, ...]:
-        return tuple(self._ids[name] for name in sorted(set(self._work.names[: self._work.state[0]].tolist())))
+    def _used(self) -> list[int]:
+        numbers: list[int] = self._work.names[: self._work.state[0]].tolist()
+        return numbers
 
     def _piece(self) -> Boxes:
         return self._work.low, self._work.low

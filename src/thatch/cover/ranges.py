@@ -13,9 +13,9 @@ the fewest ranges, so certificates are short.
 Ranges keep their owners, so taking one owner's out harms nobody else (MICS merges them and loses the owners: ERRATA).
 Merged, as the paper stores and forwards them, they are what `merged` gives.
 
-Levels: new ranges go into an unsorted tail; a full tail is sorted into a level, together with all levels that are not
-larger. Levels stand one behind the other in the same arrays, so that is one sort of their end. A range that leaves is
-emptied where it stands, and reaches are mended from there on until they are as they were.
+Levels: new ranges go into an unsorted tail; a full tail is sorted into a level, together with all levels before it that
+are less than twice as large. Levels stand one behind the other in the same arrays, so that is one sort of their end. A
+range that leaves is emptied where it stands, and reaches are mended from there on until they are as they were.
 
 Cost: O(log^2 n) for a leap; a range is sorted O(log n) times, and takes 40 bytes. The alternative, a sorted dictionary
 of disjoint segments with sets of owners, takes ten times that.
@@ -273,7 +273,7 @@ class RangeTable:
         table, levels = self._table, int(self._table.used[1])
         stop = int(table.used[0])
         start = int(table.bounds[levels])
-        while levels and start - table.bounds[levels - 1] <= stop - start:
+        while levels and start - table.bounds[levels - 1] < 2 * (stop - start):
             levels -= 1
             start = int(table.bounds[levels])
         kept = np.flatnonzero(table.last[start:stop] >= table.first[start:stop]) + start

@@ -24,6 +24,7 @@ from thatch.jit import inner, kernel
 
 BENEFIT_BY_COST, BENEFIT, INVERSE_COST = 0, 1, 2
 ASK, NO_ROOM = -1, -2
+LOOKS_MAX = 8_192  # for neighbours, after one change
 CORNERS_MAX = 4  # negative rectangles whose corners are tried as witnesses, where they may be covered
 _ONE = np.uint64(1)
 # Constants as NumPy numbers: of a plain 0 or True Numba would make a kernel of its own wherever one is passed.
@@ -321,6 +322,13 @@ def split_all(
         else:
             work.slots[kept], work.costs[kept], work.scores[kept] = slot, added, score
             kept += 1
+    wanted = 0
+    for position in range(kept):
+        wanted += work.costs[position]
+    if wanted <= budget:  # all of them: no need to look for the best
+        for position in range(kept):
+            split(negative, free, pieces, work.slots[position], low, high, owner, work)
+        return budget - wanted
     while kept > 0:
         best = -1
         for position in range(kept):
@@ -364,8 +372,11 @@ def neighbour(rows: Rows, slot: int, work: Workspace) -> int:
 
 @inner
 def merge_touched(rows: Rows, free: Ints, work: Workspace) -> None:
-    """Merge the rectangles that changed with neighbours, and what comes of it again."""
-    while work.state[1] > 0:
+    """Merge the rectangles that changed with neighbours, and what comes of it again; up to a bound, since in many
+    attributes there are many rectangles and few neighbours."""
+    for _ in range(LOOKS_MAX):
+        if work.state[1] == 0:
+            break
         work.state[1] -= 1
         slot = work.touched[work.state[1]]
         if rows.below[0, CUTS, slot >> 6] >> np.uint64(slot & 63) & _ONE == 0:
@@ -491,7 +502,8 @@ def handed_on(members: Rows, pieces: Pieces, owner: int, work: Workspace) -> tup
                     work.low, work.high, members.low[heir], members.high[heir], work.out_low, work.out_high
                 )
                 if waiting + parts > len(todo_low):
-                    todo_low, todo_high = with_room(todo_low, len(todo_low)), with_room(todo_high, len(todo_low))
+                    more = len(todo_low) + 2 * d
+                    todo_low, todo_high = with_room(todo_low, more), with_room(todo_high, more)
                 for part in range(parts):
                     for axis in range(d):
                         todo_low[waiting, axis] = work.out_low[part, axis]
