@@ -62,7 +62,6 @@ VARIANTS: dict[str, Engine] = {
     "negative, dynamic, merging": partial(
         ENGINES["negative"], k=1, dynamic=True, metric="1/cost", merge=True, departure="exact"
     ),
-    "negative, merging": partial(ENGINES["negative"], merge=True, departure="approximate"),
 }
 RIVALS = (ENGINES["dominance"],)
 
@@ -73,8 +72,10 @@ def engine_class(request: pytest.FixtureRequest) -> Engine:
 
 
 def thinned(engine_class: Engine, cases: list[Any]) -> list[Any]:
-    """All for an engine of the table, some for its other forms and for rivals: the suite must stay fast."""
-    return cases[::4] if isinstance(engine_class, partial) or engine_class in RIVALS else cases
+    """All for our own engine, some for others, fewer for their other forms and for rivals: the suite must stay fast."""
+    if isinstance(engine_class, partial) or engine_class in RIVALS:
+        return cases[::5]
+    return cases if engine_class is ENGINES["exact"] else cases[::2]
 
 
 def filled(engine_class: Engine, space: Space, members: Mapping[Any, Region]) -> CoverEngine:

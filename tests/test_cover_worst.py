@@ -214,8 +214,9 @@ def timed(action: Callable[[], Any]) -> Iterator[tuple[float, int, Any]]:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {  # here there would be millions of them
-    "negative": {"rectangles_max": 1_000},
+    "negative": {"rectangles_max": 300},
     "montecarlo": {"trials_max": 100},
+    "hilbert": {"bits": 4, "ranges_max": 256},
 }
 CASES = [(name, case) for name in ENGINES for case in (WORST if ENGINES[name].covers_by == "union" else ENOUGH_FOR_ONE)]
 
