@@ -333,6 +333,10 @@ class RangeTable:
         count = holders(self._table, first, first if last is None else last, self._owners)
         return np.unique(self._table.owner[self._owners[:count]]).tolist()
 
+    def holds(self, number: int) -> bool:
+        """Has anybody a range that holds a number?"""
+        return leap(self._table, number) >= 0
+
     def merged(self, gap: int = 0) -> Ints:
         """All ranges as disjoint ones, ascending, those at most `gap` numbers apart as one: what the paper stores."""
         table, rows = self._table, int(self._table.used[0])
