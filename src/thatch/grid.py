@@ -140,6 +140,7 @@ class Grid:
         if ranges_max < 1:
             raise CallerError(f"ranges_max is at least 1, not {ranges_max}")
         self.bits, self.path, self.ranges_max = bits, curve(path, len(chosen), bits), ranges_max
+        self.index_bits = bits * len(chosen)
         given = {_index(space, name): values for name, values in (cells or {}).items()}
         if not given.keys() <= set(self.attributes):
             raise CallerError("cells are given for an attribute that is not in the grid")

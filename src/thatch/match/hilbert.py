@@ -20,7 +20,7 @@ Exact: errs on no side. Cost: a binary search among the ranges of each level, th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,39 +36,54 @@ from thatch.match.tree import grown
 from thatch.space import Space
 
 RANGES_MAX = 64
+CANDIDATES_MAX = 131_072  # that are verified together, and those of one event: wide boxes are candidates of nearly all
 BLOCK_BITS = 6  # ends of 64 ranges are looked at together
 
 
 class Ranges(NamedTuple):
-    """The ranges of some entries in one grid, by where they begin."""
+    """The ranges of the entries of a level in one grid, by where they begin."""
 
     first: Ints
     last: Ints
-    slot: Any  # int32: whose range it is
+    entry: Any  # int32: whose range it is, as a place in the level
     reach: Ints  # the greatest end up to here
     furthest: Ints  # of each 64 ranges, the greatest end
 
 
+class Own(NamedTuple):
+    """The same by entry: those of the i-th are begins[i] to begins[i + 1], ascending."""
+
+    begins: Ints
+    first: Ints
+    last: Ints
+
+
 class CellLevel(NamedTuple):
-    ranges: tuple[Ranges, ...]  # for each grid
-    members: Any  # int32
+    """The grid in which entries hold the smallest share of cells leads: its ranges find candidates, and the others are
+    asked for those only."""
+
+    lead: int
+    ranges: Ranges
+    others: tuple[tuple[int, Own], ...]  # with the number of the grid
+    members: Any  # int32: slots
     size: int
 
     @property
     def nbytes(self) -> int:
-        return int(self.members.nbytes + sum(column.nbytes for each in self.ranges for column in each))
+        columns = [*self.ranges, *(column for _, own in self.others for column in own), self.members]
+        return sum(column.nbytes for column in columns)
 
     def slots(self) -> Any:
         return self.members
 
 
 @kernel
-def candidates(ranges: Ranges, low: Ints, high: Ints) -> tuple[Ints, Ints, int]:
-    """For each run low..high of numbers the entries with a range that meets it: places of runs, slots, and how many.
-    Places ascend."""
-    first, last, slot, reach, furthest = ranges.first, ranges.last, ranges.slot, ranges.reach, ranges.furthest
-    rows, slots, found = np.empty(64, np.int64), np.empty(64, np.int64), 0
-    for row in range(len(low)):
+def candidates(ranges: Ranges, low: Ints, high: Ints, row: int) -> tuple[Ints, Ints, int, int]:
+    """For each run low..high of numbers, from one of them on, the entries with a range that meets it: runs, entries,
+    and how many. And the run to go on with: once there are many, they are to be looked at first."""
+    first, last, entry, reach, furthest = ranges.first, ranges.last, ranges.entry, ranges.reach, ranges.furthest
+    rows, entries, found = np.empty(64, np.int64), np.empty(64, np.int64), 0
+    while row < len(low) and found < CANDIDATES_MAX:
         least, most = low[row], high[row]
         start, stop = 0, len(first)
         while start < stop:
@@ -81,26 +96,32 @@ def candidates(ranges: Ranges, low: Ints, high: Ints) -> tuple[Ints, Ints, int]:
         while place >= 0 and reach[place] >= least:
             if last[place] >= least:
                 if found == len(rows):
-                    rows, slots = grown(rows, found), grown(slots, found)
-                rows[found], slots[found] = row, slot[place]
+                    rows, entries = grown(rows, found), grown(entries, found)
+                rows[found], entries[found] = row, entry[place]
                 found += 1
             elif furthest[place >> BLOCK_BITS] < least:
                 place = (place >> BLOCK_BITS) << BLOCK_BITS
             place -= 1
-    return rows, slots, found
+        row += 1
+    return rows, entries, found, row
 
 
 @kernel
-def in_both(rows: Ints, slots: Ints, found: int, others: Ints, other_slots: Ints, other_found: int, seen: Ints) -> int:
-    """Of the first candidates those that are among the others, too, moved to the front. Rows of both ascend; `seen`
-    has for each slot the last row that named it, and -1 before."""
-    kept, other = 0, 0
-    for place in range(found):
-        while other < other_found and others[other] <= rows[place]:
-            seen[other_slots[other]] = others[other]
-            other += 1
-        if seen[slots[place]] == rows[place]:
-            rows[kept], slots[kept] = rows[place], slots[place]
+def narrowed(own: Own, numbers: Ints, rows: Ints, entries: Ints, found: int) -> int:
+    """Of the candidates those with a range that holds the number of their row in another grid, moved to the front."""
+    begins, first, last = own.begins, own.first, own.last
+    kept = 0
+    for candidate in range(found):
+        entry, number = entries[candidate], numbers[rows[candidate]]
+        start, stop = begins[entry], begins[entry + 1]
+        while start < stop:  # the first range that ends at the number or behind it
+            middle = (start + stop) >> 1
+            if last[middle] < number:
+                start = middle + 1
+            else:
+                stop = middle
+        if start < begins[entry + 1] and first[start] <= number:
+            rows[kept], entries[kept] = rows[candidate], entry
             kept += 1
     return kept
 
@@ -111,10 +132,16 @@ class HilbertView(TreeView):
     grids: tuple[Grid, ...]
     cells: tuple[CellLevel, ...]
 
-    def candidates(self, points: Ints) -> list[tuple[Ints, Ints, int]]:
-        """For each level the (row, slot) of entries that all grids name, and how many."""
+    def candidates(self, points: Ints) -> Iterator[tuple[Ints, Ints, int]]:
+        """The rows and slots of entries that all grids name, and how many; in parts."""
         numbers = [grid.numbers(points) for grid in self.grids]
-        return [_named(level, numbers, self.last) for level in self.cells]
+        for level in self.cells:
+            own, row = numbers[level.lead], 0
+            while row < len(points):
+                rows, entries, found, row = candidates(level.ranges, own, own, row)
+                for grid, other in level.others:
+                    found = narrowed(other, numbers[grid], rows, entries, found)
+                yield rows[:found], level.members[entries[:found]].astype(np.int64), found
 
     def _each(self, points: Ints) -> Ints:
         doubles = self._axes.doubles(points, self.ball_axes) if self.ball_axes else NO_DOUBLES
@@ -128,22 +155,14 @@ class HilbertView(TreeView):
         return self._each(points)
 
     def _near(self, low: Ints, high: Ints) -> list[Any]:
-        asked = [grid.around_many(low[None], high[None])[0] for grid in self.grids] if self.cells else []
         slots = []
         for level in self.cells:
-            near = level.members
-            for ranges, each in zip(level.ranges, asked, strict=True):
-                _, held, count = candidates(ranges, each[:, 0].copy(), each[:, 1].copy())
-                near = np.intersect1d(near, held[:count])
-            slots.append(near)
+            asked = self.grids[level.lead].around_many(low[None], high[None])[0]
+            low_numbers, high_numbers, row = asked[:, 0].copy(), asked[:, 1].copy(), 0
+            while row < len(asked):
+                _, entries, found, row = candidates(level.ranges, low_numbers, high_numbers, row)
+                slots.append(level.members[np.unique(entries[:found])])
         return slots
-
-
-def _named(level: CellLevel, numbers: Sequence[Ints], slots_used: int) -> tuple[Ints, Ints, int]:
-    rows, slots, found = candidates(level.ranges[0], numbers[0], numbers[0])
-    for ranges, each in zip(level.ranges[1:], numbers[1:], strict=True):
-        found = in_both(rows, slots, found, *candidates(ranges, each, each), np.full(slots_used, -1))
-    return rows, slots, found
 
 
 class HilbertMatcher(LevelledMatcher):
@@ -190,20 +209,26 @@ class HilbertMatcher(LevelledMatcher):
 
     def _built(self, slots: Any) -> CellLevel:
         low, high = self._entries.exact.low[slots], self._entries.exact.high[slots]
-        return CellLevel(tuple(_sorted(grid, low, high, slots) for grid in self._grids), slots, len(slots))
+        each = [_own(grid, low, high) for grid in self._grids]
+        shares = [
+            float((own.last - own.first + 1).sum()) / 2.0**grid.index_bits
+            for grid, own in zip(self._grids, each, strict=True)
+        ]
+        lead = int(np.argmin(shares))
+        others = tuple((grid, own) for grid, own in enumerate(each) if grid != lead)
+        return CellLevel(lead, _sorted(each[lead]), others, slots, len(slots))
 
     def check_invariants(self) -> None:
         super().check_invariants()
         exact = self._entries.exact
         for level in self._levels:
-            for grid, ranges in zip(self._grids, level.ranges, strict=True):
-                assert (np.diff(ranges.first) >= 0).all() and (ranges.first <= ranges.last).all()
-                assert (np.maximum.accumulate(ranges.last) == ranges.reach).all()
-                assert set(ranges.slot.tolist()) == set(level.members.tolist())
-                corners = grid.numbers(exact.low[level.members[:50]])
-                for slot, number in zip(level.members[:50].tolist(), corners.tolist(), strict=True):
-                    own = ranges.slot == slot
-                    assert ((ranges.first[own] <= number) & (number <= ranges.last[own])).sum() == 1
+            ranges, low, high = level.ranges, exact.low[level.members], exact.high[level.members]
+            assert (np.diff(ranges.first) >= 0).all()
+            assert (np.maximum.accumulate(ranges.last) == ranges.reach).all()
+            kept = {level.lead: ranges, **{grid: _sorted(own) for grid, own in level.others}}
+            for grid, each in enumerate(self._grids):
+                columns = zip(kept[grid], _sorted(_own(each, low, high)), strict=True)
+                assert all(np.array_equal(one, other) for one, other in columns)
 
 
 NO_LEVELS = Levels()
@@ -213,11 +238,14 @@ def _is_among(space: Space, name: str, group: Sequence[str]) -> bool:
     return space.index(name) in [space.index(each) for each in group]
 
 
-def _sorted(grid: Grid, low: Ints, high: Ints, slots: Any) -> Ranges:
+def _own(grid: Grid, low: Ints, high: Ints) -> Own:
     ranges, box = grid.around_many(low, high)
-    order = np.argsort(ranges[:, 0], kind="stable")
-    first, last = ranges[order, 0], ranges[order, 1]
-    begins = np.arange(0, len(first), 1 << BLOCK_BITS)
-    return Ranges(
-        first, last, slots[box[order]], np.maximum.accumulate(last), np.maximum.reduceat(last, begins)
-    )  # fmt: skip
+    return Own(np.searchsorted(box, np.arange(len(low) + 1)), ranges[:, 0].copy(), ranges[:, 1].copy())
+
+
+def _sorted(own: Own) -> Ranges:
+    entry = np.repeat(np.arange(len(own.begins) - 1, dtype=np.int32), np.diff(own.begins))
+    order = np.argsort(own.first, kind="stable")
+    last = own.last[order]
+    furthest = np.maximum.reduceat(last, np.arange(0, len(last), 1 << BLOCK_BITS))
+    return Ranges(own.first[order], last, entry[order], np.maximum.accumulate(last), furthest)
