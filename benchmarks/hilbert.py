@@ -321,7 +321,7 @@ def grown_to(options: Options, kind: str, count: int, axes: int, size: int) -> d
 
 def many_boxes(kind: str, count: int, draw: np.random.Generator) -> tuple[Boxes, Ints]:
     """7 attributes: x0 to x2 rarely bounded, and widely; x3 and x4 narrowly, at one place; x5 and x6 on their own."""
-    sizes = np.array([128, 128, 128, 6, 6, 16, 24])
+    sizes = np.array([128, 128, 128, 3, 3, 4, 8])
     values = CELLS - sizes + 1
     low = np.stack([zipf((count,), n, draw) if kind == "zipf" else draw.integers(0, n, count) for n in values], axis=1)
     low[:, 4] = low[:, 3]
