@@ -222,8 +222,8 @@ def ask_table(w: Workload) -> Query:
 
 
 def own(ask: Callable[[type[Matcher], Any], Query]) -> list[Peer]:
-    """Ours, and counting: the peer from the literature."""
-    return [Peer("thatch", name, partial(ask, MATCHERS[name])) for name in (OURS.name, "counting")]
+    """Ours; counting, the peer from the literature; and cells along a curve, which are ours as well."""
+    return [Peer("thatch", name, partial(ask, MATCHERS[name])) for name in (OURS.name, "counting", "hilbert")]
 
 
 # Ours beside the peers
@@ -318,7 +318,7 @@ def beside_peers(options: Options) -> None:
         found = contest(w, [*mine, table, *others], len(w.events), options.rounds)
         rows += found
         by_hand = {peer.name for peer in others if peer.is_by_hand}
-        not_peers = {mine[0].name, table.name}
+        not_peers = {mine[0].name, mine[-1].name, table.name}
         as_is = min(
             (row for row in found if row["contender"] not in by_hand | not_peers), key=lambda row: row["x ours"]
         )

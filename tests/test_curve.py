@@ -17,7 +17,7 @@ from thatch.errors import CallerError
 from thatch.grid import Grid
 
 SEED = 20240229
-SHAPES = [(1, 6), (2, 5), (3, 4), (4, 3), (5, 2), (7, 1)]
+SHAPES = [(1, 6), (2, 5), (3, 4), (4, 3), (5, 2), (6, 2), (7, 2)]  # of 7 axes a block has more halves than a word bits
 
 
 def all_cells(path: Curve) -> Ints:
@@ -146,6 +146,22 @@ def test_too_many_ranges_are_coarser_ones() -> None:
         number = np.zeros(1, np.int64)
         indexes(path, cell, number)
         assert any(a <= number[0] <= b for a, b in around.tolist())
+
+
+@pytest.mark.parametrize(("axes", "bits"), [(2, 3), (6, 2), (8, 2)])
+def test_room_for_one_range(axes: int, bits: int) -> None:
+    """In the end the whole grid is one block."""
+    path, random = curve("hilbert", axes, bits), Random(f"{SEED}/{axes}")
+    everything = [[0, (1 << (axes * bits)) - 1]]
+    for _ in range(50):
+        low, high = random_cells(random, path)
+        true = ranges(path, low, high, ranges_max=100_000).tolist()
+        ((first, last),) = ranges(path, low, high, ranges_max=1).tolist()
+        assert first <= true[0][0] and true[-1][1] <= last
+        inside = ranges(path, low, high, is_inner=True, ranges_max=1).tolist()
+        assert not inside or any(a <= inside[0][0] and inside[0][1] <= b for a, b in true)
+    whole = np.zeros(axes, np.int64), np.full(axes, (1 << bits) - 1)
+    assert ranges(path, *whole).tolist() == ranges(path, *whole, is_inner=True, ranges_max=1).tolist() == everything
 
 
 def test_curves_have_limits() -> None:

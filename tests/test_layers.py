@@ -21,6 +21,7 @@ ORDER = [
     "grid",
     "intervals",
     "region",
+    "choice",
     "literals",
     "lexer",
     "coercion",

@@ -14,8 +14,8 @@ Box to ranges: descend from the whole grid, in curve order. A block inside the b
 any other is looked at by its halves. Ranges come out in order, and one that continues the last is joined to it: so
 they are maximal. Cells are not enumerated: the work is in proportion to the surface of the box, not its volume.
 
-Whether a half meets the box, or lies in it, is the same question in each axis; so two words, with a bit for each axis
-and half, answer it for all 2^d halves by masks.
+Whether a half meets the box, or lies in it, is the same question in each axis; so two words, with a bit for each half
+in curve order, answer it for all 2^d halves by a few look-ups in a table by state.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ import numpy as np
 
 from thatch.boxes import Ints
 from thatch.errors import CallerError
-from thatch.jit import kernel
+from thatch.jit import kernel, lowest
 
 CURVES = ("hilbert", "z", "gray")
 INDEX_BITS_MAX = 62
+WORD_AXES = 6  # 2^6 halves are the bits of a word
 AXES_MAX = 10  # the table of the Hilbert curve has d 4^d entries
 
 
@@ -42,6 +43,8 @@ class Curve(NamedTuple):
     half: Any  # int16 [states, 2^d]: the w-th half of a block, a bit for each axis
     turn: Any  # int16 [states, 2^d]: the state of that half
     place: Any  # int16 [states, 2^d]: the inverse of half
+    lacking: Ints  # [states, 2^d]: for a set of axes, as a word, the w whose half is the first in one of them
+    having: Ints  # [states, 2^d]: those whose half is the second in one. Both empty for more than 6 axes
 
 
 def _rotated(word: int, by: int, axes: int) -> int:
@@ -74,7 +77,19 @@ def curve(name: str, axes: int, bits: int) -> Curve:
     half = np.array(order, np.int16)
     place = np.empty_like(half)
     np.put_along_axis(place, half.astype(np.int64), np.arange(halves, dtype=np.int16)[None].repeat(len(half), 0), 1)
-    return Curve(axes, bits, half, np.array(turns, np.int16), place)
+    lacking, having = _words(half if axes <= WORD_AXES else half[:0], axes)
+    return Curve(axes, bits, half, np.array(turns, np.int16), place, lacking, having)
+
+
+def _words(half: Any, axes: int) -> tuple[Ints, Ints]:
+    """Which halves of a block are the first, or the second, in one of some axes; bits that stand for none are set."""
+    sets, bits = np.arange(1 << axes), np.uint64(1) << np.arange(1 << axes, dtype=np.uint64)
+    beyond = ~np.bitwise_or.reduce(bits)
+    words = []
+    for sides in (~half, half):
+        meets = (sides[:, None, :].astype(np.int64) & sets[None, :, None]) != 0
+        words.append((np.where(meets, bits, np.uint64(0)).sum(axis=2) | beyond).view(np.int64))
+    return words[0], words[1]
 
 
 def _hilbert(axes: int) -> tuple[list[list[int]], list[list[int]]]:
@@ -134,68 +149,103 @@ def cells_at(path: Curve, numbers: Ints, out: Ints) -> None:
 
 
 @kernel
+def edges_of(low: int, high: int, axis: int, low_bits: Ints, high_bits: Ints, cuts: Ints) -> None:
+    """What `descend` asks of one axis of a box, as a bit in the words of each level: in which half of their blocks the
+    first and the last cell lie; whether the first cell cuts the first half (0) or the second (2), and whether the last
+    cell does (1, 3)."""
+    bit = 1 << axis
+    for side in range(len(low_bits)):
+        half, rest = 1 << side, (2 << side) - 1
+        low_bits[side] |= bit if low & half else 0
+        high_bits[side] |= bit if high & half else 0
+        cuts[side, 0] |= bit if low & rest else 0
+        cuts[side, 1] |= bit if high & rest < half - 1 else 0
+        cuts[side, 2] |= bit if low & rest > half else 0
+        cuts[side, 3] |= bit if high & rest < rest else 0
+
+
+@kernel
 def descend(path: Curve, low: Ints, high: Ints, level_min: int, is_inner: bool, gap: int, out: Ints) -> int:
     """The ranges of a box of cells low..high, in order, into out[cap, 2]; how many, or -1 if there are more.
 
     Blocks of 2^level_min cells a side are not looked into: one that the box meets in part counts as a whole, or, if
     only what lies inside counts, not at all. A range that begins at most `gap` numbers behind the last is joined to it.
+
+    A block need not know where it is: only in which axes it holds the box's first cells (`at_low`) and its last ones
+    (`at_high`), a bit for each axis. Which halves the box meets, and which lie in it, are then two words with a bit
+    for each half in curve order, so that halves that are not met cost nothing and neighbours inside are one range.
     """
     axes, bits = path.axes, path.bits
-    every = (1 << axes) - 1
-    halves, turns = path.half, path.turn
-    corner = np.zeros((bits + 1, axes), np.int64)
-    frame = np.zeros((bits + 1, 7), np.int64)  # state, next w, number, halves not met (0, 1), halves not inside (0, 1)
-    count, depth, entering = 0, 0, True
-    while depth >= 0:
-        side = bits - depth - 1  # of a half, as a power of two
+    every, halves, turns, lacking, having = (1 << axes) - 1, path.half, path.turn, path.lacking, path.having
+    low_bits, high_bits, cuts = np.zeros(bits, np.int64), np.zeros(bits, np.int64), np.zeros((bits, 4), np.int64)
+    for axis in range(axes):
+        edges_of(low[axis], high[axis], axis, low_bits, high_bits, cuts)
+    if level_min >= bits:  # the whole grid is one block
+        if is_inner and cuts[bits - 1, 0] | cuts[bits - 1, 3]:
+            return 0
+        out[0, 0], out[0, 1] = 0, (1 << (axes * bits)) - 1
+        return 1
+    words = 1 << max(0, axes - WORD_AXES)  # of 64 halves each
+    frame = np.empty((bits, 7), np.int64)
+    state, base, at_low, at_high, word, side = 0, 0, every, every, 0, bits - 1
+    met = inside = np.int64(0)
+    count, end, entering = 0, -gap - 2, True
+    while True:
         if entering:
-            no_first = no_second = not_first = not_second = 0
-            for axis in range(axes):
-                at, bit = corner[depth, axis], 1 << axis
-                middle, end = at + (1 << side), at + (2 << side) - 1
-                if low[axis] > middle - 1 or high[axis] < at:
-                    no_first |= bit
-                if low[axis] > end or high[axis] < middle:
-                    no_second |= bit
-                if low[axis] > at or high[axis] < middle - 1:
-                    not_first |= bit
-                if low[axis] > middle or high[axis] < end:
-                    not_second |= bit
-            frame[depth, 1] = 0
-            frame[depth, 3], frame[depth, 4] = no_first, no_second
-            frame[depth, 5], frame[depth, 6] = not_first, not_second
+            no_first, no_second = at_low & low_bits[side], at_high & ~high_bits[side]
+            not_first = (at_low & cuts[side, 0]) | (at_high & cuts[side, 1])
+            not_second = (at_low & cuts[side, 2]) | (at_high & cuts[side, 3])
+            if axes <= WORD_AXES:
+                met = ~(lacking[state, no_first] | having[state, no_second])
+                inside = ~(lacking[state, not_first] | having[state, not_second])
+            else:
+                met = inside = np.int64(0)
+                for place in range(64):
+                    half = np.int64(halves[state, (word << WORD_AXES) | place])
+                    if not (half & no_second) | (~half & no_first):
+                        met |= np.int64(1) << place
+                        if not (half & not_second) | (~half & not_first):
+                            inside |= np.int64(1) << place
+            if side <= level_min:
+                met = inside = inside if is_inner else met
             entering = False
-        w = frame[depth, 1]
-        if w > every:
-            depth -= 1
+        if met == 0:
+            if word + 1 < words:
+                word += 1
+                entering = True
+                continue
+            side += 1
+            if side >= bits:
+                return count
+            state, base, at_low, at_high = frame[side, 0], frame[side, 1], frame[side, 2], frame[side, 3]
+            word, met, inside = frame[side, 4], frame[side, 5], frame[side, 6]
             continue
-        frame[depth, 1] = w + 1
-        state = frame[depth, 0]
+        place = lowest(met)
+        w = (word << WORD_AXES) | place
+        first = base + (w << (axes * side))
+        if (inside >> place) & 1:
+            later = inside & (inside + (inside & -inside))  # without its lowest run of bits
+            met ^= inside ^ later
+            behind = ~(inside >> place)
+            length = lowest(behind) if behind else 64 - place
+            inside = later
+            last = first + (length << (axes * side)) - 1
+            if first - end - 1 > gap:
+                if count == len(out):
+                    return -1
+                out[count, 0] = first
+                count += 1
+            out[count - 1, 1] = end = last
+            continue
+        met &= met - 1
+        frame[side, 0], frame[side, 1], frame[side, 2], frame[side, 3] = state, base, at_low, at_high
+        frame[side, 4], frame[side, 5], frame[side, 6] = word, met, inside
         half = np.int64(halves[state, w])
-        other = every ^ half
-        if (half & frame[depth, 4]) | (other & frame[depth, 3]):
-            continue  # the box does not meet it
-        is_part = ((half & frame[depth, 6]) | (other & frame[depth, 5])) != 0
-        number = (frame[depth, 2] << axes) | w
-        if is_part and side > level_min:
-            for axis in range(axes):
-                corner[depth + 1, axis] = corner[depth, axis] + (((half >> axis) & 1) << side)
-            frame[depth + 1, 0], frame[depth + 1, 2] = turns[state, w], number
-            depth += 1
-            entering = True
-            continue
-        if is_part and is_inner:
-            continue
-        first = number << (axes * side)
-        last = first + (1 << (axes * side)) - 1
-        if count > 0 and first - out[count - 1, 1] - 1 <= gap:
-            out[count - 1, 1] = last
-        else:
-            if count == len(out):
-                return -1
-            out[count, 0], out[count, 1] = first, last
-            count += 1
-    return count
+        at_low &= ~(half ^ low_bits[side])
+        at_high &= ~(half ^ high_bits[side])
+        state, base, word = turns[state, w], first, 0
+        side -= 1
+        entering = True
 
 
 @kernel

@@ -20,7 +20,7 @@ import numpy as np
 
 from thatch.axis import DoubleAxis, StringAxis
 from thatch.boxes import Ints, lower_bound
-from thatch.curve import AXES_MAX, INDEX_BITS_MAX, curve, find_ranges, indexes
+from thatch.curve import AXES_MAX, INDEX_BITS_MAX, Curve, curve, find_ranges, indexes
 from thatch.errors import CallerError
 from thatch.jit import kernel
 from thatch.space import Attribute, Space
@@ -62,6 +62,51 @@ def box_of_cells(
     return True
 
 
+@kernel
+def numbers_of_points(path: Curve, cuts: Ints, counts: Ints, columns: Ints, points: Ints) -> Ints:
+    """The numbers of the cells of points [n, d]."""
+    cells, out = np.empty((len(points), len(columns)), np.int64), np.empty(len(points), np.int64)
+    for row in range(len(points)):
+        for place in range(len(columns)):
+            value, start, stop = points[row, columns[place]], 0, counts[place]
+            while start < stop:  # the first cell that begins behind the value
+                middle = (start + stop) >> 1
+                if cuts[place, middle] <= value:
+                    start = middle + 1
+                else:
+                    stop = middle
+            cells[row, place] = start - 1
+    indexes(path, cells, out)
+    return out
+
+
+@kernel
+def ranges_of_boxes(
+    path: Curve, cuts: Ints, counts: Ints, edges: Ints, columns: Ints, low: Ints, high: Ints, ranges_max: int
+) -> tuple[Ints, Ints]:
+    """The ranges of the cells that boxes meet, and which box each is of."""
+    least, most = np.empty(len(columns), np.int64), np.empty(len(columns), np.int64)
+    found, out, owner, used = (
+        np.empty((ranges_max, 2), np.int64),
+        np.empty((64, 2), np.int64),
+        np.empty(64, np.int64),
+        0,
+    )
+    for box in range(len(low)):
+        box_of_cells(cuts, counts, edges, columns, low[box], high[box], False, least, most)
+        count = find_ranges(path, least, most, False, 0, found)
+        if used + count > len(out):
+            size = 2 * (used + count)
+            larger, owners = np.empty((size, 2), np.int64), np.empty(size, np.int64)
+            for place in range(used):
+                larger[place, 0], larger[place, 1], owners[place] = out[place, 0], out[place, 1], owner[place]
+            out, owner = larger, owners
+        for place in range(count):
+            out[used, 0], out[used, 1], owner[used] = found[place, 0], found[place, 1], box
+            used += 1
+    return out[:used], owner[:used]
+
+
 class Grid:
     """
     >>> space = Space.parse("x int not null 0..7, y int not null 0..7")
@@ -80,9 +125,11 @@ class Grid:
         ranges_max: int = RANGES_MAX,
     ) -> None:
         """`cells` are the values at which cells of an attribute begin, beside the first."""
+        cells = None if cells is None else {name: tuple(values) for name, values in cells.items()}
         names = [attribute.name for attribute in space.attributes]
         chosen = names[:ATTRIBUTES] if attributes is None else list(attributes)
         self.space = space
+        self._given = attributes, bits, path, cells, ranges_max
         self.attributes = tuple(_index(space, name) for name in chosen)
         if not chosen or len(set(self.attributes)) != len(chosen):
             raise CallerError(f"a grid has one or more attributes, each once, not {', '.join(chosen) or 'none'}")
@@ -93,6 +140,7 @@ class Grid:
         if ranges_max < 1:
             raise CallerError(f"ranges_max is at least 1, not {ranges_max}")
         self.bits, self.path, self.ranges_max = bits, curve(path, len(chosen), bits), ranges_max
+        self.index_bits = bits * len(chosen)
         given = {_index(space, name): values for name, values in (cells or {}).items()}
         if not given.keys() <= set(self.attributes):
             raise CallerError("cells are given for an attribute that is not in the grid")
@@ -106,6 +154,10 @@ class Grid:
             self._cuts[place, : len(starts)] = starts
         self._low, self._high = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.int64)
         self._out = np.empty((ranges_max, 2), np.int64)
+
+    def again(self) -> Grid:
+        """The same, in the present coordinates: for after strings were numbered anew."""
+        return Grid(self.space, *self._given)
 
     @property
     def id(self) -> str:
@@ -143,14 +195,19 @@ class Grid:
             self._cuts, self._counts, self._edges, self.columns, low, high, is_inner, self._low, self._high
         )
 
+    def around_many(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+        """The ranges [n, 2] around boxes [m, d], and which box each is of. Threads may ask at once."""
+        return ranges_of_boxes(
+            self.path, self._cuts, self._counts, self._edges, self.columns, low, high, self.ranges_max
+        )  # fmt: skip
+
     def numbers(self, points: Ints) -> Ints:
         """The numbers of the cells of points [n, d]."""
-        cells = np.empty((len(points), len(self.attributes)), np.int64)
-        for place, (at, starts) in enumerate(zip(self.attributes, self.starts, strict=True)):
-            cells[:, place] = np.searchsorted(starts, points[:, at], "right") - 1
-        out = np.empty(len(points), np.int64)
-        indexes(self.path, cells, out)
-        return out
+        return numbers_of_points(self.path, self._cuts, self._counts, self.columns, points)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._cuts.nbytes + self._out.nbytes)
 
 
 def _index(space: Space, name: str) -> int:

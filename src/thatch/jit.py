@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 
 import numba
 import numba.extending
+from llvmlite import ir
 
 types: Any = numba.types
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,6 +46,16 @@ int64_at = _pointer_to(types.int64)
 int32_at = _pointer_to(types.int32)
 uint8_at = _pointer_to(types.uint8)
 float64_at = _pointer_to(types.float64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest(typingctx: Any, word: Any) -> Any:
+    """The position of the lowest set bit of a word that is not zero: one instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
 
 
 def kernel(function: F) -> F:

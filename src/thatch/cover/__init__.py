@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from thatch.cover.cells import CellIndex, CellTable
 from thatch.cover.engine import CoverEngine, region_of_box
 from thatch.cover.engines import ENGINES, engine
 from thatch.cover.exact import ExactEngine
@@ -51,6 +52,8 @@ def _region(clause: Region | str, space: Space) -> Region:
 
 __all__ = [
     "ENGINES",
+    "CellIndex",
+    "CellTable",
     "Change",
     "CoverEngine",
     "Covered",

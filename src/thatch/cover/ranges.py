@@ -341,6 +341,10 @@ class RangeTable:
         """Who has a range that holds a number; ascending."""
         return self.owners(np.array([[number, number]]))
 
+    def holds(self, number: int) -> bool:
+        """Has anybody a range that holds a number?"""
+        return leap(self._table, number) >= 0
+
     def merged(self, gap: int = 0) -> Ints:
         """All ranges as disjoint ones, ascending, those at most `gap` numbers apart as one: what the paper stores."""
         table, rows = self._table, int(self._table.used[0])

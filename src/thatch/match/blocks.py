@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 
 from thatch.jit import intrinsic, kernel
 
@@ -120,13 +119,3 @@ def _splat(builder: Any, vector: Any, byte: Any) -> Any:
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), byte, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
-
-
-@intrinsic
-def lowest(typingctx: Any, word: Any) -> Any:
-    """The position of the lowest set bit of a word that is not zero: one instruction."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], cgutils.true_bit)
-
-    return types.int64(types.uint64), generate

@@ -61,6 +61,16 @@ class Level(NamedTuple):
     postings: Postings | None
     size: int  # entries, living when it was built
 
+    @property
+    def nbytes(self) -> int:
+        return self.tree.nbytes + (0 if self.postings is None else self.postings.nbytes)
+
+    def slots(self) -> Any:
+        leaves = int(self.tree.size[0])
+        lanes = self.tree.lanes[:leaves].ravel()
+        boxes = lanes[self.tree.codes[self.tree.columns_at[:leaves], 0].ravel() != 255]
+        return boxes if self.postings is None else np.concatenate((boxes, self.postings.entries))
+
 
 class Levels:
     """All levels of a moment, and their trees as `match_each` takes them."""
@@ -155,11 +165,7 @@ class TreeView(View):
             if around is None:
                 continue
             low, high = around[0][0], around[1][0]
-            slots = [np.arange(self.first, self.last)]
-            for tree in self.levels.trees:
-                slots.append(meeting_slots(tree, self._axes.edges, self._axes.is_double, low, high))
-            slots += [postings.entries for postings in self.levels.postings]
-            all_slots = np.concatenate(slots)
+            all_slots = np.concatenate((np.arange(self.first, self.last), *self._near(low, high)))
             meets = (exact.low[all_slots] <= high).all(1) & (exact.high[all_slots] >= low).all(1)
             meets &= exact.died[all_slots] > self.version
             all_slots = all_slots[meets]
@@ -169,6 +175,12 @@ class TreeView(View):
                 all_slots = all_slots[checked]
             numbers.update(int(exact.owner[slot]) for slot in all_slots if _meets(exact, slot, term))
         return sorted(numbers)
+
+    def _near(self, low: Ints, high: Ints) -> list[Any]:
+        """The slots of entries in levels that may meet a box."""
+        axes = self._axes
+        slots = [meeting_slots(tree, axes.edges, axes.is_double, low, high) for tree in self.levels.trees]
+        return [*slots, *(postings.entries for postings in self.levels.postings)]
 
 
 _kept = threading.local()  # by each thread
@@ -202,8 +214,10 @@ def _meets(exact: Exact, slot: int, term: Term) -> bool:
 NO_TREES = np.zeros((0, 8), np.int64)
 
 
-class TreeMatcher(Matcher):
-    name = "tree"
+class LevelledMatcher(Matcher):
+    """A store, a buffer and levels of geometric sizes over it; a subclass says what a level is and what a view sees."""
+
+    _view: TreeView
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
@@ -213,21 +227,22 @@ class TreeMatcher(Matcher):
         self._start()
         self._publish()
 
+    def _built(self, slots: Any) -> Any:
+        """A level of some entries, with their number as `size`, `slots()` and `nbytes`. It never changes."""
+        raise NotImplementedError
+
+    def _publish(self) -> None:
+        """Show what is there now, as `_view`."""
+        raise NotImplementedError
+
     def _start(self) -> None:
         self._numbering = self.space.numbering
         self._entries = Entries(self.space)
-        self._levels = Levels()
+        self._levels: tuple[Any, ...] = ()
         self._first = 0  # where the buffer begins
         self._version = self._dead = self._count = 0
         self._empty: set[int] = set()  # numbers of regions without an entry
         self._slots: dict[int, int] | None = None  # first slot by number; None while numbers ascend with the slots
-
-    def _publish(self) -> None:
-        entries = self._entries
-        self._view = TreeView(
-            self._numbering, self._axes, entries.exact, entries.ball_axes, self._levels, self._first, entries.used,
-            self._version,
-        )  # fmt: skip
 
     def view(self) -> TreeView:
         view = self._view
@@ -324,12 +339,12 @@ class TreeMatcher(Matcher):
             self._compact()
         elif self._entries.used - self._first > BUFFER_MAX:
             slots = self._alive(np.arange(self._first, self._entries.used, dtype=np.int32))
-            levels = list(self._levels.all)
+            levels = list(self._levels)
             while levels and levels[-1].size < RATIO * len(slots):
-                slots = np.concatenate((self._alive(_slots_of(levels.pop())), slots))
+                slots = np.concatenate((self._alive(levels.pop().slots()), slots))
             if len(slots):
                 levels.append(self._built(slots))
-            self._levels, self._first = Levels(levels), self._entries.used
+            self._levels, self._first = tuple(levels), self._entries.used
         self._publish()
 
     def _compact(self) -> None:
@@ -338,21 +353,13 @@ class TreeMatcher(Matcher):
         if self._slots is not None:
             own, first = np.unique(self._entries.exact.owner[: self._entries.used], return_index=True)
             self._slots = dict(zip(own.tolist(), first.tolist(), strict=True))
-        self._levels, self._first, self._dead, self._version = Levels(), 0, 0, 0
+        self._levels, self._first, self._dead, self._version = (), 0, 0, 0
         if len(slots) > BUFFER_MAX:
-            self._levels = Levels([self._built(np.arange(len(slots), dtype=np.int32))])
+            self._levels = (self._built(np.arange(len(slots), dtype=np.int32)),)
             self._first = len(slots)
 
     def _alive(self, slots: Any) -> Any:
         return slots[self._entries.exact.died[slots] > self._version]
-
-    def _built(self, slots: Any) -> Level:
-        exact = self._entries.exact
-        checks = self._entries.posted(slots)
-        posted = checks >= 0
-        postings = build_postings(exact, slots[posted], checks[posted]) if posted.any() else None
-        boxes = slots[~posted] if postings is not None else slots
-        return Level(build_tree(exact, boxes, self._axes.edges, self._axes.is_double), postings, len(slots))
 
     def discard(self, number: int) -> None:
         with self._lock:
@@ -400,19 +407,19 @@ class TreeMatcher(Matcher):
 
     @property
     def nbytes(self) -> int:
-        total = sum(tree.nbytes for tree in self._levels.trees) + sum(each.nbytes for each in self._levels.postings)
         exact = self._entries.exact
+        total: int = sum(level.nbytes for level in self._levels)
         return total + exact.owner.nbytes + exact.died.nbytes + exact.checks_at.nbytes
 
     def check_invariants(self) -> None:
         used, exact = self._entries.used, self._entries.exact
         alive = set(np.flatnonzero(exact.died[:used] > self._version).tolist())
-        held = [slot for level in self._levels.all for slot in _slots_of(level).tolist()]
+        held = [slot for level in self._levels for slot in level.slots().tolist()]
         assert len(held) == len(set(held)), "an entry is in two trees"
         assert alive <= set(held) | set(range(self._first, used)), "a living entry is nowhere"
         assert self._dead == used - len(alive)
         assert self._count == len(set(exact.owner[sorted(alive)].tolist())) + len(self._empty)
-        sizes = [level.size for level in self._levels.all]
+        sizes = [level.size for level in self._levels]
         assert all(one >= two for one, two in itertools.pairwise(sizes)), "trees shrink from left to right"
         if self._slots is not None:
             assert set(self._slots) == set(exact.owner[sorted(alive)].tolist())
@@ -423,8 +430,23 @@ class TreeMatcher(Matcher):
             assert self._regions.keys() == set(exact.owner[sorted(alive)].tolist()) | self._empty
 
 
-def _slots_of(level: Level) -> Any:
-    leaves = int(level.tree.size[0])
-    lanes = level.tree.lanes[:leaves].ravel()
-    boxes = lanes[level.tree.codes[level.tree.columns_at[:leaves], 0].ravel() != 255]
-    return boxes if level.postings is None else np.concatenate((boxes, level.postings.entries))
+class TreeMatcher(LevelledMatcher):
+    name = "tree"
+    _trees = Levels()
+
+    def _publish(self) -> None:
+        entries = self._entries
+        if self._trees.all is not self._levels:
+            self._trees = Levels(self._levels)
+        self._view = TreeView(
+            self._numbering, self._axes, entries.exact, entries.ball_axes, self._trees, self._first, entries.used,
+            self._version,
+        )  # fmt: skip
+
+    def _built(self, slots: Any) -> Level:
+        exact = self._entries.exact
+        checks = self._entries.posted(slots)
+        posted = checks >= 0
+        postings = build_postings(exact, slots[posted], checks[posted]) if posted.any() else None
+        boxes = slots[~posted] if postings is not None else slots
+        return Level(build_tree(exact, boxes, self._axes.edges, self._axes.is_double), postings, len(slots))

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thatch.boxes import Ints, with_room
-from thatch.jit import address, carray, float64_at, int32_at, kernel, uint8_at
+from thatch.jit import address, carray, float64_at, int32_at, kernel, lowest, uint8_at
 from thatch.match.blocks import (
     EMPTY_LANE,
     LANES,
@@ -31,7 +31,6 @@ from thatch.match.blocks import (
     lanes_around,
     lanes_at,
     lanes_meeting,
-    lowest,
     position,
 )
 from thatch.match.entries import Exact, opened, verified
