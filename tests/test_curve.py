@@ -242,6 +242,33 @@ def test_given_cells() -> None:
     assert Grid(Space.parse("s string, x int")).id == ""
 
 
+def test_more_bits_than_cells() -> None:
+    """Bits number cells; they are not all cut."""
+    space = Space.parse("x int not null 0..7, y double not null -1.5e308..1.5e308")
+    grid = Grid(space, ["x"], bits=62)
+    assert grid.starts[0].tolist() == list(range(8))
+    assert grid.around(np.array([3, 0]), np.array([7, 0])).tolist() == [[3, 2**62 - 1]]
+    axis = space.attributes[1].axis
+    assert [axis.double(at) for at in Grid(space, ["y"], bits=2).starts[0].tolist()] == [
+        -1.5e308,
+        -7.5e307,
+        0.0,
+        7.5e307,
+    ]
+    with pytest.raises(CallerError, match="11 cells are more than 2"):
+        Grid(ints(100), bits=1, cells={"a0": range(1, 11)})
+
+
+def test_a_single_range_always_suffices() -> None:
+    for name in CURVES:
+        path = curve(name, 3, 4)
+        for low, high in (([0, 0, 0], [15, 0, 15]), ([3, 7, 2], [12, 8, 14]), ([0, 0, 0], [15, 15, 15])):
+            around = ranges(path, np.array(low), np.array(high), ranges_max=1)
+            assert len(around) == 1
+            inner = ranges(path, np.array(low), np.array(high), is_inner=True, ranges_max=1)
+            assert len(inner) <= 1 and (len(inner) == 0 or high == [15, 15, 15] or around.tolist() != inner.tolist())
+
+
 def test_other_attributes_are_not_told_apart() -> None:
     space = ints(16, 16, 16)
     grid = Grid(space, ["a0", "a2"], bits=4)

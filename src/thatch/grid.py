@@ -28,12 +28,14 @@ from thatch.space import Attribute, Space
 BITS = 8
 ATTRIBUTES = 4  # of a grid for which none were chosen: ranges grow with the surface
 RANGES_MAX = 4_096  # of one box
+CELLS_MAX = 1 << 16  # that an attribute is cut into without being told where
 
 
 @kernel
 def box_of_cells(
     cuts: Ints,
     counts: Ints,
+    last: int,
     edges: Ints,
     columns: Ints,
     low: Ints,
@@ -52,7 +54,7 @@ def box_of_cells(
         first = lower_bound(starts, 0, count, low[at])  # the first cell that begins in the box or behind it
         if not is_inner and (first == count or starts[first] != low[at]):
             first -= 1
-        end = cuts.shape[1] - 1
+        end = last
         if high[at] < edges[1, at]:
             end = lower_bound(starts, 0, count, high[at] + 1)  # the first that begins behind the box
             end -= 1 if not is_inner or (end < count and starts[end] == high[at] + 1) else 2
@@ -82,7 +84,7 @@ def numbers_of_points(path: Curve, cuts: Ints, counts: Ints, columns: Ints, poin
 
 @kernel
 def ranges_of_boxes(
-    path: Curve, cuts: Ints, counts: Ints, edges: Ints, columns: Ints, low: Ints, high: Ints, ranges_max: int
+    path: Curve, cuts: Ints, counts: Ints, last: int, edges: Ints, columns: Ints, low: Ints, high: Ints, ranges_max: int
 ) -> tuple[Ints, Ints]:
     """The ranges of the cells that boxes meet, and which box each is of."""
     least, most = np.empty(len(columns), np.int64), np.empty(len(columns), np.int64)
@@ -93,7 +95,7 @@ def ranges_of_boxes(
         0,
     )
     for box in range(len(low)):
-        box_of_cells(cuts, counts, edges, columns, low[box], high[box], False, least, most)
+        box_of_cells(cuts, counts, last, edges, columns, low[box], high[box], False, least, most)
         count = find_ranges(path, least, most, False, 0, found)
         if used + count > len(out):
             size = 2 * (used + count)
@@ -148,8 +150,9 @@ class Grid:
         self.others = np.array([at for at in range(len(space)) if at not in self.attributes], np.int64)
         self.columns = np.array(self.attributes, np.int64)
         self._edges = np.stack((space.low[0], space.high[0]))
+        self._last = (1 << bits) - 1
         self._counts = np.array([len(starts) for starts in self.starts], np.int64)
-        self._cuts = np.zeros((len(chosen), 1 << bits), np.int64)
+        self._cuts = np.zeros((len(chosen), max(map(len, self.starts))), np.int64)
         for place, starts in enumerate(self.starts):
             self._cuts[place, : len(starts)] = starts
         self._low, self._high = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.int64)
@@ -192,13 +195,13 @@ class Grid:
 
     def _find_cells(self, low: Ints, high: Ints, is_inner: bool) -> bool:
         return box_of_cells(
-            self._cuts, self._counts, self._edges, self.columns, low, high, is_inner, self._low, self._high
+            self._cuts, self._counts, self._last, self._edges, self.columns, low, high, is_inner, self._low, self._high
         )
 
     def around_many(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
         """The ranges [n, 2] around boxes [m, d], and which box each is of. Threads may ask at once."""
         return ranges_of_boxes(
-            self.path, self._cuts, self._counts, self._edges, self.columns, low, high, self.ranges_max
+            self.path, self._cuts, self._counts, self._last, self._edges, self.columns, low, high, self.ranges_max
         )  # fmt: skip
 
     def numbers(self, points: Ints) -> Ints:
@@ -222,14 +225,20 @@ def _starts(attribute: Attribute, cells: int, values: Iterable[Any] | None) -> I
     first, last = attribute.first, attribute.last
     room = cells - 1 if attribute.nullable else cells
     if values is not None:
-        found = sorted({int(attribute.encode(value)) for value in values})
-        starts = [at for at in found if first < at <= last][: room - 1]
+        found = {int(attribute.encode(value)) for value in values}
+        starts = sorted(at for at in found if first < at <= last)
+        if len(starts) >= room:
+            raise CallerError(
+                f"attribute {attribute.name!r}: {len(starts) + 1} cells are more than {cells}: give fewer, or more bits"
+            )
     elif isinstance(attribute.axis, DoubleAxis) and _is_finite(attribute):
         low, high = attribute.axis.double(first), attribute.axis.double(last)
-        edges = {attribute.axis.of_float(low + (high - low) * (step / room)) for step in range(1, room)}
+        count = min(room, CELLS_MAX)
+        shares = (step / count for step in range(1, count))
+        edges = {attribute.axis.of_float(low * (1 - share) + high * share) for share in shares}
         starts = sorted(at for at in edges if first < at <= last)
     else:
-        count = min(room, last - first + 1)
+        count = min(room, last - first + 1, CELLS_MAX)
         starts = sorted({first + (last - first + 1) * step // count for step in range(1, count)})
     return np.array([*([attribute.low] if attribute.nullable else []), first, *starts], np.int64)
 

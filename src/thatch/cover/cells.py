@@ -99,7 +99,7 @@ class CellTable:
 
     def owners(self, number: int) -> list[Any]:
         """The ids that hold a cell, in the order in which they came."""
-        return [self._ids[each] for each in self._ranges.owners(number)]
+        return [self._ids[each] for each in self._ranges.holders(number)]
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -181,10 +181,7 @@ class CellIndex:
     def members_meeting(self, region: Region) -> list[Any]:
         """The members with a cell in common with a region, in the order in which they were added."""
         self._align()
-        found: set[int] = set()
-        for first, last in cells_around(self.grid, region).tolist():
-            found.update(self._ranges.owners(first, last))
-        return [self._ids[number] for number in sorted(found)]
+        return [self._ids[number] for number in self._ranges.owners(cells_around(self.grid, region))]
 
     def check(self, region: Region, cover: str = "exact", **options: Any) -> Verdict:
         """What a cover engine of this name says of a region beside the members that can matter."""

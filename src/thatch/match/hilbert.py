@@ -17,9 +17,9 @@ blocks if need be: with an exact check behind it, a few candidates more cost les
 Exact: errs on no side. Cost: a binary search among the ranges of each level, the candidates, and what is between them;
 28 bytes a range. Boxes that are wide in the attributes of the grid are candidates of nearly every event.
 
-Measured (benchmarks/hilbert.py: boxes of 2 or 4 of 256 cells a side in 2 to 4 attributes, 20,000 to 150,000 of them), it
-is 60 to 1,200 times faster than a compiled scan, and 2 to 12 times slower than our tree, which is built 3 to 17 times
-faster, too. So it is here to be compared with; a table does not use it.
+Measured (benchmarks/hilbert.py: boxes of 2 or 4 of 256 cells a side in 2 to 4 attributes, 20,000 to 150,000 of them)
+it is 60 to 1,200 times faster than a compiled scan, and 2 to 12 times slower than our tree, which is built 3 to 17
+times faster, too. So it is here to be compared with; a table does not use it.
 """
 
 from __future__ import annotations
