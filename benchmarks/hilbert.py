@@ -11,7 +11,7 @@ growth      Subscriptions of one link, as boxes of one size with uniform or Zipf
             events: stored ranges before and after merging, what was forwarded, time to insert one, and to match an
             event: is it wanted at all (`table`, from Python, one by one)? by whom (`index`, a batch; and `tree`, our
             default index)? Compiled linear scans answer both questions, too.
-many        7 attributes, boxes of which 3 to 7 are bounded: projection on 3 of them (how many forwarded events nobody
+many        7 attributes, boxes of which 2 to 7 are bounded: projection on 3 of them (how many forwarded events nobody
             wants), indexing on 3 (candidates left to compare), groups of 3 + 2 + 2; attributes chosen in order, by
             selectivity, and jointly. Times beside our default index.
 cells       Zipf events, 2 attributes of doubles, few cells: equal ones against quantiles of the events.
