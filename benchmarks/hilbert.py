@@ -15,6 +15,8 @@ many        7 attributes, boxes of which 2 to 7 are bounded: projection on 3 of 
             wants), indexing on 3 (candidates left to compare), groups of 3 + 2 + 2; attributes chosen in order, by
             selectivity, and jointly. Times beside our default index.
 cells       Zipf events, 2 attributes of doubles, few cells: equal ones against quantiles of the events.
+told        A link's interest as boxes, as cells (64 an axis), and as a summary for each attribute: bytes against the
+            share of events let through that nobody wants.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from benchmarks import interleaved, report
 from thatch import Space
 from thatch.boxes import Ints
 from thatch.choice import choose_attributes
-from thatch.cover import CellTable, region_of_box
+from thatch.cover import CellTable, ExactEngine, LinkSummary, region_of_box
 from thatch.curve import CURVES, Curve, curve, descend, expected_ranges
 from thatch.grid import Grid
 from thatch.jit import kernel
@@ -424,12 +426,40 @@ def cells(options: Options) -> None:
     options.report("cells", rows)
 
 
+def told(options: Options) -> None:
+    """The same boxes told as boxes (those that the others do not cover), as cells, and attribute by attribute."""
+    rows = []
+    for axes, count in ((2, 100), (2, 1_000), (3, 100), (3, 1_000), (4, 100), (4, 1_000)):
+        draw, space = np.random.default_rng(8), cell_space(axes)
+        low, high = cell_boxes("uniform", options.count(count), axes, 16, draw)
+        points = draw.integers(0, CELLS, (options.count(50_000), axes))
+        wanted = scan_any(low, high, points)
+        exact, table, summary = ExactEngine(space), CellTable(Grid(space, bits=6)), LinkSummary(space)
+        exact.add_many(list(range(len(low))), (low, high))
+        for id, box in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+            region = region_of_box(*box, space)
+            table.subscribe(id, region)
+            summary.add(id, region)
+        merged, numbers = table.merged(), table.grid.numbers(points)
+        place = np.searchsorted(merged[:, 0], numbers, "right") - 1
+        reached = {
+            "cells": int(((place >= 0) & (merged[place, 1] >= numbers)).sum()),
+            "summary": int(summary.may_want(points).sum()),
+        }
+        row: dict[str, Any] = {"attributes": axes, "boxes": len(low), "wanted %": 100 * wanted / len(points)}
+        row |= {"boxes: bytes": len(exact) * 16 * axes, "cells: bytes": merged.nbytes, "summary: bytes": summary.nbytes}
+        row |= {f"{name}: false %": 100 * (count - wanted) / max(1, count) for name, count in reached.items()}
+        rows.append(row)
+    options.report("told", rows)
+
+
 PARTS: dict[str, Callable[[Options], None]] = {
     "descent": descents,
     "ranges": range_counts,
     "growth": growth,
     "many": many,
     "cells": cells,
+    "told": told,
 }
 
 

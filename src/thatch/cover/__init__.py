@@ -16,6 +16,7 @@ from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
 from thatch.cover.projection import ProjectionEngine
+from thatch.cover.summary import LinkSummary
 from thatch.cover.told import Change, Told
 from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict, grown, verify
 from thatch.errors import CallerError
@@ -60,6 +61,7 @@ __all__ = [
     "ExactEngine",
     "HilbertEngine",
     "Likely",
+    "LinkSummary",
     "MergeSet",
     "Merger",
     "MonteCarloEngine",
