@@ -82,6 +82,7 @@ def spark() -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     assert Starting.session is not None
-    session = SparkSession(Starting.session.result().sparkContext)  # a session is active in the thread that made it
+    session = SparkSession(Starting.session.result().sparkContext)
+    session.createDataFrame([], "nothing int")  # makes it the active one in this thread, too
     yield session
     session.stop()
