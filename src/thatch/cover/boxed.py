@@ -7,7 +7,8 @@ a member, and boxes that surely hold a question. An engine decides about boxes; 
     a member or a question with balls    each term inside one term of one member; what large sets hold of the question,
                                          crossed out after all; a witness of the boxes, if it is one of the balls too
 
-Whoever derives from this answers `_search`, and says what it found by `_used` and `_piece`.
+Whoever derives from this answers `_search`, and says what it found by `_used` and `_piece`; or answers `_search_box`,
+one box after the other, and adds to `_names`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class BoxedEngine(CoverEngine):
         self._empty: dict[Any, None] = {}  # members that hold nothing
         self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to cross out
         self._odd: dict[Any, int] = {}  # the numbers of both
+        self._names: set[int] = set()  # the numbers of members that the last search used
         self._numbering = space.numbering
         self._regions: dict[Any, Region] = {}  # kept only if there are strings, whose labels may be numbered anew
 
@@ -50,11 +52,22 @@ class BoxedEngine(CoverEngine):
 
     def _search(self, low: Ints, high: Ints) -> int:
         """Do the members' boxes cover all boxes low[n, d], high[n, d]? COVERED, UNCOVERED or UNDECIDED."""
+        self._names = set()
+        code = COVERED
+        for box in range(len(low)):
+            each = self._search_box(low[box], high[box])
+            if each == UNCOVERED:
+                return UNCOVERED
+            code = max(code, each)
+        return code
+
+    def _search_box(self, low: Ints, high: Ints) -> int:
+        """The same of one box low[d], high[d]."""
         raise NotImplementedError
 
     def _used(self) -> Iterable[int]:
         """After COVERED: the numbers of members that prove it."""
-        raise NotImplementedError
+        return self._names
 
     def _piece(self) -> Boxes:
         """After UNCOVERED: a box low[d], high[d] that holds a witness."""

@@ -54,7 +54,6 @@ class HilbertEngine(BoxedEngine):
         self._options = attributes, bits, curve, given, ranges_max
         self.grid = Grid(space, *self._options)
         self.ranges = RangeTable()
-        self._names: set[int] = set()
         self._witness = np.zeros(len(space), np.int64)
 
     def _alike(self) -> Self:
@@ -80,16 +79,6 @@ class HilbertEngine(BoxedEngine):
         super()._remove(slots)
         for slot in slots:
             self.ranges.remove(slot)
-
-    def _search(self, low: Ints, high: Ints) -> int:
-        self._names = set()
-        code = COVERED
-        for box in range(len(low)):
-            each = self._search_box(low[box], high[box])
-            if each == UNCOVERED:
-                return UNCOVERED
-            code = max(code, each)
-        return code
 
     def _search_box(self, low: Ints, high: Ints) -> int:
         owner = self.index.rows.owner
@@ -119,9 +108,6 @@ class HilbertEngine(BoxedEngine):
                 self._witness = corner
                 return UNCOVERED
         return UNDECIDED
-
-    def _used(self) -> set[int]:
-        return self._names
 
     def _piece(self) -> Boxes:
         return self._witness, self._witness

@@ -21,7 +21,7 @@ Cost: O(k d) for 1 and each round of 2, then trials times the members looked at 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 import numpy as np
@@ -65,7 +65,6 @@ class MonteCarloEngine(BoxedEngine):
         d = len(space)
         self._best = Best(np.zeros((2, 2, d), np.int64), np.zeros((2, d), np.int64), np.zeros((2, d), np.int64))
         self._witness = np.zeros((2, d), np.int64)
-        self._names: set[int] = set()
         # Of boxes called covered: delta, trials asked for, trials run. Of the last search, and of those that count.
         self._claimed: list[tuple[float, float, int]] = []
         self._claims: list[tuple[float, float, int]] = []
@@ -85,14 +84,8 @@ class MonteCarloEngine(BoxedEngine):
         return verdict
 
     def _search(self, low: Ints, high: Ints) -> int:
-        self._names, self._claimed = set(), []
-        code = COVERED
-        for box in range(len(low)):
-            each = self._search_box(low[box], high[box])
-            if each == UNCOVERED:
-                return UNCOVERED
-            code = max(code, each)
-        return code
+        self._claimed = []
+        return super()._search(low, high)
 
     def _search_box(self, low: Ints, high: Ints) -> int:
         rows, index = self.index.touching(low, high), self.index.rows
@@ -145,9 +138,9 @@ class MonteCarloEngine(BoxedEngine):
                 self._witness[0, axis] = max(self._witness[0, axis], member_high[row, axis] + 1)
         return self._narrowed(order, boxes)
 
-    def _used(self) -> set[int]:
+    def _used(self) -> Iterable[int]:
         self._claims += self._claimed
-        return self._names
+        return super()._used()
 
     def _by_one(self, terms: Sequence[Term]) -> Verdict | None:
         self._claims = []  # those of the attempt before count for nothing
