@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import cache, partial
 from itertools import product
 from random import Random
@@ -72,10 +71,8 @@ def engine_class(request: pytest.FixtureRequest) -> Engine:
 
 
 def thinned(engine_class: Engine, cases: list[Any]) -> list[Any]:
-    """All for our own engine, some for others, fewer for their other forms and for rivals: the suite must stay fast."""
-    if isinstance(engine_class, partial) or engine_class in RIVALS:
-        return cases[::5]
-    return cases if engine_class is ENGINES["exact"] else cases[::2]
+    """All for an engine of the table, some for its other forms and for rivals: the suite must stay fast."""
+    return cases[::4] if isinstance(engine_class, partial) or engine_class in RIVALS else cases
 
 
 def filled(engine_class: Engine, space: Space, members: Mapping[Any, Region]) -> CoverEngine:
@@ -929,9 +926,11 @@ def test_a_batch_looked_at_late(engine_class: Engine) -> None:
         for number, verdict in enumerate(verdicts):
             if isinstance(verdict, Uncovered):
                 before = {id: regions[id] for id in added if id < number}
-                with suppress(CallerError):
+                try:
                     assert verdict.witness
-                    assert verify(verdict, regions[number], before)
+                except CallerError:  # "check again for a witness"
+                    continue
+                assert verify(verdict, regions[number], before)
 
 
 def test_renumbered_strings(engine_class: Engine) -> None:

@@ -43,6 +43,18 @@ def lower_bound(values: Ints, start: int, stop: int, value: int) -> int:
     return start
 
 
+@inlined
+def upper_bound(values: Ints, start: int, stop: int, value: int) -> int:
+    """The first place in values[start:stop], which ascend, that is above a value."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        if values[middle] <= value:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
 @kernel
 def and_interval(mask: Bools, column: Ints, low: int, high: int) -> None:
     """mask &= low <= column <= high. One pass and no temporaries: LLVM makes it vector compares."""

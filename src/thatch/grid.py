@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from thatch.axis import DoubleAxis, StringAxis
-from thatch.boxes import Ints, lower_bound
+from thatch.boxes import Ints, lower_bound, upper_bound
 from thatch.curve import AXES_MAX, INDEX_BITS_MAX, Curve, curve, find_ranges, indexes
 from thatch.errors import CallerError
 from thatch.jit import kernel
@@ -70,14 +70,7 @@ def numbers_of_points(path: Curve, cuts: Ints, counts: Ints, columns: Ints, poin
     cells, out = np.empty((len(points), len(columns)), np.int64), np.empty(len(points), np.int64)
     for row in range(len(points)):
         for place in range(len(columns)):
-            value, start, stop = points[row, columns[place]], 0, counts[place]
-            while start < stop:  # the first cell that begins behind the value
-                middle = (start + stop) >> 1
-                if cuts[place, middle] <= value:
-                    start = middle + 1
-                else:
-                    stop = middle
-            cells[row, place] = start - 1
+            cells[row, place] = upper_bound(cuts[place], 0, counts[place], points[row, columns[place]]) - 1
     indexes(path, cells, out)
     return out
 

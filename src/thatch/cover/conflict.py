@@ -110,9 +110,9 @@ def minimize(
         kept = gone = 0
         for position in range(count):
             row, left = rows[position], count - gone
-            if entries(low, high, member_low, member_high, row) >= left or is_free(
-                low, high, member_low, member_high, row, best
-            ):
+            # A row has at most 2d entries: while there are more rows, counting them decides nothing.
+            is_full = left <= 2 * len(low) and entries(low, high, member_low, member_high, row) >= left
+            if is_full or is_free(low, high, member_low, member_high, row, best):
                 removed[total - left] = row
                 gone += 1
             else:
@@ -143,15 +143,20 @@ def narrow(
 def by_counting(low: Ints, high: Ints, member_low: Ints, member_high: Ints, rows: Ints, count: int) -> int:
     """Corollaries 1 and 3: 1 and the row in front if one covers, -1 if a witness exists, and then the rows in the order
     in which to choose; else 0."""
-    most = 2 * len(low)
+    for position in range(count):
+        row, is_whole = rows[position], True
+        for axis in range(len(low)):
+            if member_low[row, axis] > low[axis] or member_high[row, axis] < high[axis]:
+                is_whole = False
+                break
+        if is_whole:
+            rows[0], rows[position] = row, rows[0]
+            return 1
+    if count > 2 * len(low):
+        return 0
     counts = np.zeros(count, np.int64)
     for position in range(count):
         counts[position] = entries(low, high, member_low, member_high, rows[position])
-        if counts[position] == 0:
-            rows[0], rows[position] = rows[position], rows[0]
-            return 1
-    if count > most:
-        return 0
     for position in range(1, count):  # insertion sort: there are at most 2d
         row, own, place = rows[position], counts[position], position
         while place > 0 and counts[place - 1] > own:

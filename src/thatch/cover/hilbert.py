@@ -66,7 +66,7 @@ class HilbertEngine(BoxedEngine):
 
     def _start(self) -> None:
         super()._start()
-        self.grid = Grid(self.space, *self._options)
+        self.grid = self.grid.again()
         self.ranges = RangeTable()
 
     def _insert(self, low: Ints, high: Ints, owner: Ints) -> list[int]:

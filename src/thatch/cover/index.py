@@ -33,6 +33,7 @@ for _bit in range(64):
     _POSITION[((1 << _bit) * 0x03F79D71B4CB0A89 & (2**64 - 1)) >> 58] = _bit
 _ONE = np.uint64(1)
 _TOP = np.uint64(58)
+_MEETING: Any = np.bool_(False)  # as a NumPy value: of a plain False Numba would make a kernel of its own
 
 
 class Rows(NamedTuple):
@@ -161,6 +162,18 @@ def first_touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any) -
             if meets(lows, highs, slot, low, high):
                 return slot
     return -1
+
+
+@kernel
+def touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any, slots: Ints) -> int:
+    """The slots of the boxes that meet low..high; their number."""
+    kept, lows, highs = 0, rows.low, rows.high
+    for position in range(found_slots(rows, low, high, _MEETING, ranks, words, slots)):
+        slot = slots[position]
+        if meets(lows, highs, slot, low, high):
+            slots[kept] = slot
+            kept += 1
+    return kept
 
 
 @inlined
@@ -307,9 +320,7 @@ class BoxIndex:
 
     def touching(self, low: Ints, high: Ints) -> Ints:
         """The slots of the boxes that meet low..high."""
-        slots = self.slots[: found_slots(self.rows, low, high, False, self.ranks, self.words, self.slots)]
-        meets = (self.rows.low[slots] <= high).all(axis=1) & (self.rows.high[slots] >= low).all(axis=1)
-        return slots[meets]
+        return self.slots[: touching(self.rows, low, high, self.ranks, self.words, self.slots)].copy()
 
     def holds(self, point: Ints) -> bool:
         """Whether a point is in some box."""

@@ -6,7 +6,7 @@ is called covered. If a share rho of s were uncovered, d points would miss it wi
     1. fast decisions, from the conflict table (conflict.py): one member covers it; a witness exists
     2. MCS: leave out members that are not needed to decide; nothing left: a witness exists
     3. rho from the table, and d = ln delta / ln(1 - rho)
-    4. RSPC: guess d points, at most `trials_max`
+    4. RSPC: guess d points, at most `trials_max` for a question, of however many boxes it is
 
 From monte-carlo (Ouksel, Jurca, Podnar, Aberer). Each of 1, 2 and 4 can be switched off. Members that do not meet s are
 left out by the index before. A witness among the members that MCS left is narrowed to one among all.
@@ -66,6 +66,7 @@ class MonteCarloEngine(BoxedEngine):
         self._best = Best(np.zeros((2, 2, d), np.int64), np.zeros((2, d), np.int64), np.zeros((2, d), np.int64))
         self._witness = np.zeros((2, d), np.int64)
         # Of boxes called covered: delta, trials asked for, trials run. Of the last search, and of those that count.
+        self._trials = trials_max
         self._claimed: list[tuple[float, float, int]] = []
         self._claims: list[tuple[float, float, int]] = []
 
@@ -85,6 +86,7 @@ class MonteCarloEngine(BoxedEngine):
 
     def _search(self, low: Ints, high: Ints) -> int:
         self._claimed = []
+        self._trials = max(1, self.trials_max // max(1, len(low)))  # the cap is for all boxes of a question
         return super()._search(low, high)
 
     def _search_box(self, low: Ints, high: Ints) -> int:
@@ -108,7 +110,7 @@ class MonteCarloEngine(BoxedEngine):
         asked = math.log(self.delta) / claimed if claimed < 0 else math.inf
         if not self.guess:
             return UNDECIDED
-        trials = int(min(max(1, math.ceil(min(asked, 2.0**62))), self.trials_max))
+        trials = int(min(max(1, math.ceil(min(asked, 2.0**62))), self._trials))
         run = find_point(*boxes, kept, left, trials, self._random, self._witness[0])
         if run > 0:
             return self._around_point(kept, removed[: count - left][::-1], boxes)

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints
+from thatch.boxes import Ints, upper_bound
 from thatch.jit import kernel
 
 TAIL = 128
@@ -47,18 +47,6 @@ class Table(NamedTuple):
     furthest: Ints  # [blocks]: of 64 rows, the greatest last
     bounds: Ints  # where levels begin; the tail begins at bounds[used[1]]
     used: Ints  # [3]: rows; levels; rows of ranges that left
-
-
-@kernel
-def upper_bound(values: Ints, start: int, stop: int, value: int) -> int:
-    """The first place in values[start:stop], which ascend, that is above a value."""
-    while start < stop:
-        middle = (start + stop) >> 1
-        if values[middle] <= value:
-            start = middle + 1
-        else:
-            stop = middle
-    return start
 
 
 @kernel

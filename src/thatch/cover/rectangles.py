@@ -19,7 +19,7 @@ import numpy as np
 
 from thatch.boxes import Ints, subtract_box, with_room
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
-from thatch.cover.index import CUTS, Rows, first_touching, found_slots, insert_box, meets, remove_box
+from thatch.cover.index import CUTS, Rows, first_touching, found_slots, insert_box, meets, remove_box, touching
 from thatch.jit import inner, kernel
 
 BENEFIT_BY_COST, BENEFIT, INVERSE_COST = 0, 1, 2
@@ -32,7 +32,6 @@ _FIRST: Any = np.int64(0)
 _NOBODY: Any = np.int64(-1)
 _ASK: Any = np.int64(ASK)
 _COVERING: Any = np.bool_(True)
-_MEETING: Any = np.bool_(False)
 
 
 class Pieces(NamedTuple):
@@ -72,18 +71,6 @@ class Workspace(NamedTuple):
     names: Ints  # owners
     marks: Ints  # [slots]: the number of the question for which a slot was named
     state: Ints  # [7]: names; touched; rectangles left whole; splits; rectangles, pieces a box needs at most; questions
-
-
-@inner
-def touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any, slots: Ints) -> int:
-    """The slots of the boxes that meet low..high; their number."""
-    kept, lows, highs = 0, rows.low, rows.high
-    for position in range(found_slots(rows, low, high, _MEETING, ranks, words, slots)):
-        slot = slots[position]
-        if meets(lows, highs, slot, low, high):
-            slots[kept] = slot
-            kept += 1
-    return kept
 
 
 # --- Questions -------------------------------------------------------------------------------------------------------

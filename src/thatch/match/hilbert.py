@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints
+from thatch.boxes import Ints, upper_bound
 from thatch.errors import CallerError
 from thatch.grid import BITS, Grid
 from thatch.jit import kernel
@@ -89,14 +89,7 @@ def candidates(ranges: Ranges, low: Ints, high: Ints, row: int) -> tuple[Ints, I
     rows, entries, found = np.empty(64, np.int64), np.empty(64, np.int64), 0
     while row < len(low) and found < CANDIDATES_MAX:
         least, most = low[row], high[row]
-        start, stop = 0, len(first)
-        while start < stop:
-            middle = (start + stop) >> 1
-            if first[middle] <= most:
-                start = middle + 1
-            else:
-                stop = middle
-        place = start - 1
+        place = upper_bound(first, 0, len(first), most) - 1
         while place >= 0 and reach[place] >= least:
             if last[place] >= least:
                 if found == len(rows):
