@@ -801,7 +801,7 @@ def test_a_link_to_oneself_is_refused() -> None:
     ("hello", "reason"),
     [
         (Hello("B2", 7, Space.parse("y int").to_json()), "'B2' is of another space: y int; this broker is of x int"),
-        (Hello("B2", 7, SPACE.to_json(), version=2), "'B2' speaks version 2 of the protocol, this broker 1"),
+        (Hello("B2", 7, SPACE.to_json(), version=3), "'B2' speaks version 3 of the protocol, this broker 2"),
         (Hello("B3", 7, SPACE.to_json()), "link 'B2': 'B3' is another one"),
         (Hello("B2", 7, SPACE.to_json(), is_client=True), "link 'B2': 'B2' is another one"),
         (Hello("B2", 7, "nonsense"), "not a space in JSON"),

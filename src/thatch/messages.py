@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-PROTOCOL = 1
+PROTOCOL = 2
 SESSION_SHIFT = 32
 
 
@@ -46,6 +46,7 @@ class Subscribe(Sequenced, frozen=True, tag=True, array_like=True):
     id: str
     where: str
     expires: float | None = None  # a lease: seconds since 1970
+    retracts: tuple[str, ...] = ()  # ids that it takes back, in the same step (packed)
 
 
 class Replace(Sequenced, frozen=True, tag=True, array_like=True):
@@ -56,7 +57,13 @@ class Replace(Sequenced, frozen=True, tag=True, array_like=True):
 
 
 class Unsubscribe(Sequenced, frozen=True, tag=True, array_like=True):
+    """I want these events no longer. Between brokers it may bring more, all of it done in one step."""
+
     id: str
+    also: tuple[str, ...] = ()  # other ids that leave with it (packed)
+    replacements: dict[str, str] = {}  # id -> clause: what is to be known in their place (packed)
+    prune: dict[str, dict[str, int]] = {}  # id -> advertisement -> hops that it is still to be taken back along
+    # (incremental); of an id that is not in it, all the way
 
 
 class Advertise(Sequenced, frozen=True, tag=True, array_like=True):
@@ -109,6 +116,8 @@ class Publish(Message, frozen=True, tag=True, array_like=True):
     id: str
     event: dict[str, Any]
     payload: bytes = b""
+    distance: int = 0  # hops since the last broker at which more than one subscription wanted it (incremental)
+    count: int = 0  # such brokers so far
 
 
 class Hello(Message, frozen=True, tag=True, array_like=True):

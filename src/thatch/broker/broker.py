@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from thatch.broker.forwarding import Forwarding
-from thatch.broker.link import Link, ToldTable, Waiting
+from thatch.broker.link import Link, Waiting
 from thatch.broker.policy import Settings
+from thatch.broker.statistics import Distances
 from thatch.broker.tables import (
     ADVERTISEMENTS,
     SUBSCRIPTIONS,
@@ -28,6 +29,7 @@ from thatch.broker.tables import (
     digest_size,
     without_alias,
 )
+from thatch.broker.telling import ToldTable
 from thatch.errors import CallerError, EventError, PeerError, ThatchError, shown
 from thatch.explain import why_not
 from thatch.messages import (
@@ -67,6 +69,7 @@ from thatch.space import Space
 
 REASON_MAX = 500  # characters of a refusal
 OPERATOR = ""  # the link of whoever drives the broker
+PRESERVED = "preserved"  # the table of records of what is told though it has left
 Compile = Callable[[str, Space], Region]
 
 
@@ -108,12 +111,15 @@ class Broker:
         self._links = self._forwarding.links
         self._opening: Waiting | None = None  # an `Extend` of the operator that has not settled
         self._persists = 0
+        self._distances = Distances(self.settings.window)
+        self._counts_distance = self.settings.is_incremental
+        self._changed_at = self._replaced_at = 0.0  # when subscriptions came or went; when preserved ones were replaced
         self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
         self._records: list[Record] = []
         self._effects: list[Effect] = []
         self._handlers: dict[type, Callable[[Any, str], None]] = {
-            Subscribe: self._put, Replace: self._put, Advertise: self._put,
-            Unsubscribe: self._drop, Unadvertise: self._drop, Publish: self._publish,
+            Subscribe: self._subscribe, Replace: self._put, Advertise: self._put,
+            Unsubscribe: self._unsubscribe, Unadvertise: self._drop, Publish: self._publish,
             Flush: self._flush, Hello: self._hello, Digest: self._digest, Synced: self._synced, Extend: self._extend,
             Settled: self._settled, LinkUp: self._link_up, LinkDown: self._link_down, Tick: self._tick,
             Persisted: self._persisted, Refused: self._refused,
@@ -145,7 +151,10 @@ class Broker:
             if put.table == "links":
                 broker._forwarding.add_link(broker._new_link(put.id, put.where == "client"))
         for put in kept.values():
-            if put.table != "links":
+            if put.table == PRESERVED and put.link in broker._links:
+                broker._links[put.link].subscriptions.preserve_again(put.id, put.where, broker._region(put.where))
+        for put in kept.values():
+            if put.table in (SUBSCRIPTIONS, ADVERTISEMENTS):
                 region = broker._region(put.where)
                 broker._forwarding.put(put.table, put.link, put.id, put.where, region, put.expires)
                 broker._note_expiry((put.table, put.link, put.id), put.expires)
@@ -212,6 +221,13 @@ class Broker:
     def _tell(self) -> None:
         for link in self._forwarding.brokers():
             self._effects += [Send(link.name, message) for message in self._forwarding.news(link)]
+            told = link.subscriptions
+            for id in told.unsaved:
+                kept = id in told.preserved
+                self._records.append(
+                    Put(PRESERVED, link.name, id, told.wheres[id]) if kept else Drop(PRESERVED, link.name, id)
+                )
+            told.unsaved = {}
 
     def _wait(self, seq: int, link: str) -> None:
         source = self._links.get(link)
@@ -237,6 +253,43 @@ class Broker:
 
     # --- Subscriptions and advertisements ---------------------------------------------------------------------------
 
+    def _subscribe(self, message: Subscribe, link: str) -> None:
+        if not message.retracts:
+            self._put(message, link)
+            return
+        if self._links[link].is_client:
+            raise CallerError(
+                f"a client takes nothing back with a subscription: unsubscribe {shown(message.retracts[0])}"
+            )
+        self._exchange(link, dict.fromkeys(message.retracts), {message.id: message.where})
+
+    def _unsubscribe(self, message: Unsubscribe, link: str) -> None:
+        if not (message.also or message.replacements or message.prune):
+            self._drop(message, link)
+            return
+        if self._links[link].is_client:
+            raise CallerError(f"a client unsubscribes one id at a time, and nothing beside it: {shown(message.id)}")
+        gone = {id: message.prune.get(id) for id in (message.id, *message.also)}
+        self._exchange(link, gone, message.replacements)
+
+    def _exchange(self, link: str, gone: Mapping[str, dict[str, int] | None], new: Mapping[str, str]) -> None:
+        """Of what a neighbour told, some leave and others come in their place."""
+        source = self._links[link]
+        regions = {
+            id: (where, self._region(where)) for id, where in new.items() if self._own_id(source, id) is not None
+        }
+        held = self._forwarding.subscriptions.of_link(link)
+        leaving = {id: prune for id, prune in gone.items() if id in held}
+        self._forwarding.exchange(link, leaving, regions)
+        self._changed_at = self._now
+        for id, where in new.items():
+            if id in regions:
+                self._note_expiry((SUBSCRIPTIONS, link, id), None)
+                self._records.append(Put(SUBSCRIPTIONS, link, id, where))
+        for id in leaving:
+            self._expiries.pop((SUBSCRIPTIONS, link, id), None)
+            self._records.append(Drop(SUBSCRIPTIONS, link, id))
+
     def _put(self, message: Subscribe | Replace | Advertise, link: str) -> None:
         table = ADVERTISEMENTS if isinstance(message, Advertise) else SUBSCRIPTIONS
         source = self._links[link]
@@ -257,6 +310,7 @@ class Broker:
         if expires is not None and not expires > self._now:
             raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {self._now!r}")
         self._forwarding.put(table, source.name, own, where, self._region(where), expires)
+        self._changed_at = self._now
         self._note_expiry((table, source.name, own), expires)
         self._records.append(Put(table, source.name, own, where, expires))
 
@@ -270,11 +324,21 @@ class Broker:
             raise CallerError(f"no {table[:-1]} {shown(message.id)}")
 
     def _remove(self, table: str, link: str, id: str) -> bool:
-        if not self._forwarding.drop(table, link, id):
+        if not self._forwarding.drop(table, link, id, self._prune_of(table, link, id)):
             return False
+        self._changed_at = self._now
         self._expiries.pop((table, link, id), None)
         self._records.append(Drop(table, link, id))
         return True
+
+    def _prune_of(self, table: str, link: str, id: str) -> dict[str, int] | None:
+        """How far a client's subscription is to be taken back; its history is not needed any longer."""
+        entry = self._forwarding.subscriptions.of_link(link).get(id) if table == SUBSCRIPTIONS else None
+        if entry is None or not self._links[link].is_client:
+            return None
+        prune = self._forwarding.prune_of(entry, self._distances, self._now)
+        self._distances.forget(id)
+        return prune
 
     def _own_id(self, source: Link, id: str) -> str | None:
         """The id by which the overlay knows it: of a client's, with where it lives. None for an echo of our own."""
@@ -300,6 +364,19 @@ class Broker:
     def _tick(self, _: Tick, link: str) -> None:
         for key in [key for key, expires in self._expiries.items() if expires <= self._now]:
             self._remove(*key)
+        if self._counts_distance:
+            self._replace_preserved()
+
+    def _replace_preserved(self) -> None:
+        """While subscriptions are idle, tell what preserved ones stand for, so many a second."""
+        if self._now < self._changed_at + self.settings.idle:
+            return
+        since = self._now - max(self._replaced_at, self._changed_at)
+        most = int(since * self.settings.replaced)
+        for link in self._forwarding.brokers():
+            if most > 0 and link.subscriptions.preserved:
+                most -= link.subscriptions.replace_preserved(most)
+                self._replaced_at = self._now
 
     # --- Events -----------------------------------------------------------------------------------------------------
 
@@ -326,7 +403,10 @@ class Broker:
                 source.disconnect()
             return
         wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
-        for entry in self._forwarding.subscriptions.holding(point):
+        entries = self._forwarding.subscriptions.holding(point)
+        if self._counts_distance:
+            message = self._noted(message, source, point, entries)
+        for entry in entries:
             ids = wanted.get(entry.link)
             if ids is None:
                 wanted[entry.link] = [entry.told_as]
@@ -348,6 +428,21 @@ class Broker:
                 self._effects.append(Deliver(name, message, tuple(ids)))
             else:
                 self._effects.append(Send(name, message))
+
+    def _noted(self, message: Publish, source: Link, point: list[int], entries: list[Entry]) -> Publish:
+        """The event as it goes on, with the hops since somebody else wanted it, too; noted for the subscriptions of
+        this broker's clients."""
+        if source.is_client:
+            return message
+        hits = sum(entry.link != source.name for entry in entries)
+        distance, count = (0, message.count + 1) if hits > 1 else (message.distance + 1, message.count)
+        own = [entry.id for entry in entries if self._links[entry.link].is_client]
+        if own:
+            held = self._forwarding.advertisements.holding(point)
+            advertisements = [each.id for each in held if each.link == source.name]
+            for id in own:
+                self._distances.saw(id, advertisements, distance, self._now)
+        return Publish(message.id, message.event, message.payload, distance, count)
 
     def _check_names(self, event: Mapping[str, Any]) -> None:
         """A publisher's attributes are those of the space, and nothing that the overlay does not know yet."""
@@ -374,7 +469,7 @@ class Broker:
     # --- Links ------------------------------------------------------------------------------------------------------
 
     def _new_link(self, name: str, is_client: bool) -> Link:
-        return Link(name, is_client, self.space, self.settings.policy_of(name))
+        return Link(name, is_client, self.space, self.settings.policy_of(name), self.name)
 
     def _link_up(self, message: LinkUp, name: str) -> None:
         check_name(name)
@@ -401,6 +496,11 @@ class Broker:
             self._forget(name)
 
     def _forget(self, name: str) -> None:
+        if self._links[name].is_client:
+            for id in list(self._forwarding.subscriptions.of_link(name)):
+                self._remove(SUBSCRIPTIONS, name, id)
+        for id in self._links[name].subscriptions.preserved:
+            self._records.append(Drop(PRESERVED, name, id))
         for table, id in self._forwarding.forget_link(name):
             self._expiries.pop((table, name, id), None)
             self._records.append(Drop(table, name, id))
@@ -611,7 +711,8 @@ class Broker:
         if id in told.wheres:
             certificate = told.told.certificate(id)
             if certificate is None:
-                return f"{id!r} was told to {link!r}"
+                as_merger = "" if told.merging is None else f", merged with others as {told.told_as(id)!r}"
+                return f"{id!r} was told to {link!r}{as_merger}"
             if not certificate:
                 return f"{id!r} was not told to {link!r}: no event can match it"
             names = ", ".join(map(repr, certificate))

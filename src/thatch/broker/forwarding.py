@@ -4,7 +4,11 @@ A subscription is offered to every link but the one that it came over: toward pu
 advertisement came that it meets), or everywhere, or nowhere where events flood. An advertisement is offered to every
 other link. Offers are looked at anew whenever something that they follow from has changed; a told set (cover/told.py)
 then decides what of them is told, and the difference to what the neighbour holds is sent when a message has been
-handled: what is told before what is withdrawn, so that nothing is missed in between.
+handled: what is told before what is withdrawn, so that nothing is missed in between; or all of it in one message, where
+the policy is to pack.
+
+What leaves may bring along how far it is to be taken back toward each advertisement (the congestion paper's algorithm
+2). On a link toward none of these it is preserved, if others would have to be told in its place.
 """
 
 from __future__ import annotations
@@ -13,10 +17,13 @@ from collections.abc import Callable, Iterable
 
 from thatch.broker.link import Link
 from thatch.broker.policy import Settings
+from thatch.broker.statistics import Distances
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, Entry, Table, alias
 from thatch.messages import Advertise, Message, Replace, Subscribe, Unadvertise, Unsubscribe
 from thatch.region import Region
 from thatch.space import Space
+
+Prune = dict[str, int]  # advertisement -> hops
 
 
 class Forwarding:
@@ -43,12 +50,112 @@ class Forwarding:
         entries.put(link, id, where, region, expires, id.split("/", 2)[2] if is_client else id)
         self._follow(table, link, id, [region] if held is None else [held.region, region])
 
-    def drop(self, table: str, link: str, id: str) -> bool:
+    def drop(self, table: str, link: str, id: str, prune: Prune | None = None) -> bool:
+        """An entry has left; `prune`: how far it is to be taken back toward each advertisement, else all the way."""
         entry = self.table(table).drop(link, id)
         if entry is None:
             return False
+        for each in self.brokers() if prune is not None else ():
+            self._withdraw(entry, each, prune or {})
         self._follow(table, link, id, [entry.region])
         return True
+
+    def _withdraw(self, entry: Entry, link: Link, prune: Prune) -> None:
+        """Say how far a subscription that has left is to be taken back over a link; over none: preserve it there."""
+        told = link.subscriptions
+        if link.name == entry.link or entry.id in told.aliases or told.wheres.get(entry.id) != entry.where:
+            return
+        if any(other.where == entry.where for other in self.subscriptions.of_id(entry.id).values()):
+            return
+        further = self._further(entry, link, prune)
+        if further or link.policy.theta is None or not told.preserve(entry.id):
+            told.prunes[entry.id] = further
+
+    def _further(self, entry: Entry, link: Link, prune: Prune) -> Prune:
+        """One hop less toward each advertisement that came over a link. One that is not named, since another one that
+        covers it is, counts as the furthest."""
+        most = max(prune.values(), default=0)
+        near = [each for each in self.advertisements.meeting(entry.region) if each.link == link.name]
+        hops = {each.id: prune.get(each.id, most) for each in near}
+        return {id: left - 1 for id, left in hops.items() if left > 0}
+
+    def prune_of(self, entry: Entry, distances: Distances, now: float) -> Prune | None:
+        """How far a client's subscription is to be taken back, by its history; None where that is not asked for."""
+        if not self.settings.is_incremental:
+            return None
+        found: Prune = {}
+        for each in self.advertisements.meeting(entry.region):
+            theta = None if self.links[each.link].is_client else self.links[each.link].policy.theta
+            if theta is not None:
+                found |= distances.prune(entry.id, [each.id], theta, now)
+        return found
+
+    def exchange(self, link: str, gone: dict[str, Prune | None], new: dict[str, tuple[str, Region]]) -> None:
+        """Of what came over a link some leave, and others come in their place, in one step."""
+        leaving = [entry for id in gone if (entry := self.subscriptions.of_link(link).get(id)) is not None]
+        if not self._is_plain(link, leaving, new):
+            for id, (where, region) in new.items():
+                self.put(SUBSCRIPTIONS, link, id, where, region, None)
+            for id, prune in gone.items():
+                self.drop(SUBSCRIPTIONS, link, id, prune)
+            return
+        near = [(entry, self.advertisements.meeting(entry.region)) for entry in leaving]
+        coming = [self.subscriptions.put(link, id, where, region, None) for id, (where, region) in new.items()]
+        toward = [self._toward_among(entry, near) for entry in coming]
+        for entry in leaving:
+            self.subscriptions.drop(link, entry.id)
+        for each in self.brokers():
+            offered = {
+                entry.id: (entry.where, entry.region)
+                for entry, to in zip(coming, toward, strict=True)
+                if _is_to(entry, each.name, to)
+            }
+            self._exchange_at(each, leaving, gone, offered)
+
+    def _exchange_at(
+        self, link: Link, leaving: list[Entry], gone: dict[str, Prune | None], new: dict[str, tuple[str, Region]]
+    ) -> None:
+        told = link.subscriptions
+        known = [entry for entry in leaving if told.wheres.get(entry.id) == entry.where]
+        kept = []
+        for entry in known:
+            prune = gone[entry.id]
+            further = None if prune is None else self._further(entry, link, prune)
+            if further is not None and not further and link.policy.theta is not None:
+                kept.append(entry)
+            elif further is not None:
+                told.prunes[entry.id] = further
+        if not kept:
+            told.exchange([entry.id for entry in known], new)
+            return
+        for id, (where, region) in new.items():  # while those that may be preserved are there: they cover them
+            told.offer(id, where, region)
+        for entry in known:
+            if entry not in kept or not told.preserve(entry.id):
+                if entry in kept:
+                    told.prunes[entry.id] = {}
+                told.offer(entry.id, None, None)
+
+    def _is_plain(self, link: str, leaving: list[Entry], new: Iterable[str]) -> bool:
+        """Whether none of the ids is known otherwise: from another link, under other ids, preserved, or before."""
+        ids = [*(entry.id for entry in leaving), *new]
+        others = [self.subscriptions.of_id(id) for id in new] + [
+            {name: each for name, each in self.subscriptions.of_id(entry.id).items() if name != link}
+            for entry in leaving
+        ]
+        if any(others) or self.settings.routing == "events":
+            return False
+        tables = [each.subscriptions for each in self.brokers()]
+        return not any(id in told.aliases or id in told.preserved for told in tables for id in ids)
+
+    def _toward_among(self, entry: Entry, near: list[tuple[Entry, list[Entry]]]) -> dict[str, None] | None:
+        """As `toward`; of what lies in a region that leaves, only the advertisements that this one meets are asked."""
+        if self.settings.routing == "subscriptions":
+            return None
+        for leaving, advertisements in near if not entry.region.has_balls else ():
+            if _is_inside(entry.region, leaving.region) and not any(each.region.has_balls for each in advertisements):
+                return dict.fromkeys(each.link for each in advertisements if _meet(each.region, entry.region))
+        return self.toward(entry)
 
     def _follow(self, table: str, link: str, id: str, regions: list[Region]) -> None:
         if table == SUBSCRIPTIONS:
@@ -116,19 +223,24 @@ class Forwarding:
 
     def news(self, link: Link) -> list[Message]:
         """What to send to a neighbour after a message has been handled: the net change."""
-        changed = [table.changed for _, table in link.tables()]
-        if not any(changed):
+        if link.subscriptions.preserved:
+            link.subscriptions.end_preserved()
+        if not link.subscriptions.changed and not link.advertisements.changed:
             return []
         if not link.is_synced:
             link.owe()
             for _, table in link.tables():
-                table.changed = {}
+                table.skip()
             return []
         tell_ads, unadvertise = link.advertisements.net()
         tell, unsubscribe = link.subscriptions.net()
+        prunes, link.subscriptions.prunes = link.subscriptions.prunes, {}
         news = _told(Advertise, Advertise, Unadvertise, tell_ads, link)
-        news += _told(Subscribe, Replace, Unsubscribe, tell, link)
-        news += [Unsubscribe(link.next_seq(), id) for id in unsubscribe]
+        if link.policy.packed and unsubscribe:
+            news.append(_packed(tell, unsubscribe, prunes, link))
+        else:
+            news += _told(Subscribe, Replace, Unsubscribe, tell, link)
+            news += [Unsubscribe(link.next_seq(), id, prune=_of([id], prunes)) for id in unsubscribe]
         news += [Unadvertise(link.next_seq(), id) for id in unadvertise]
         link.counts.told += len(tell_ads) + len(tell)
         link.counts.withdrawn += len(unadvertise) + len(unsubscribe)
@@ -147,9 +259,10 @@ class Forwarding:
                     if self._is_offered(name, entry, link):
                         wanted.setdefault(entry.id, []).append(entry)
                 offered = [each.where for id, entries in wanted.items() for each in _offered(id, entries).values()]
-                assert sorted(told.wheres.values()) == sorted(offered)
+                live = {id: where for id, where in told.wheres.items() if id not in told.preserved}
+                assert sorted(live.values()) == sorted(offered)
                 others = {each for id, ids in told.aliases.items() for each in ids if each != id}
-                assert told.wheres.keys() - others == wanted.keys()
+                assert live.keys() - others == wanted.keys()
                 if link.is_synced:
                     assert told.sent == told.all_told() and not told.changed
 
@@ -179,6 +292,32 @@ def _offered(id: str, entries: Iterable[Entry]) -> dict[str, Entry]:
     for entry in entries:
         by_where.setdefault(entry.where, entry)
     return {alias(id, entry.link) if at else id: entry for at, entry in enumerate(by_where.values())}
+
+
+def _is_inside(inner: Region, outer: Region) -> bool:
+    """Whether each term lies in one of the other's: a quick look, that may miss it."""
+    return all(any(term.is_inside(other) for other in outer.terms) for term in inner.terms)
+
+
+def _meet(one: Region, other: Region) -> bool:
+    """Whether two regions without balls have an event in common."""
+    return any(term & each is not None for term in one.terms for each in other.terms)
+
+
+def _of(ids: list[str], prunes: dict[str, Prune]) -> dict[str, Prune]:
+    return {id: prunes[id] for id in ids if id in prunes}
+
+
+def _packed(
+    tell: list[tuple[str, str, str | None]], withdraw: list[str], prunes: dict[str, Prune], link: Link
+) -> Message:
+    """All of it in one message: a newcomer with those that it takes back, or those that leave with what comes in their
+    place."""
+    prune = _of(withdraw, prunes)
+    if len(tell) == 1 and tell[0][2] is None and not prune:
+        return Subscribe(link.next_seq(), tell[0][0], tell[0][1], retracts=tuple(withdraw))
+    replacements = {id: where for id, where, _ in tell}
+    return Unsubscribe(link.next_seq(), withdraw[0], tuple(withdraw[1:]), replacements, prune)
 
 
 def _told(

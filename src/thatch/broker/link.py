@@ -18,93 +18,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from thatch.broker.policy import Policy, Worth
+from thatch.broker.policy import Policy
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
-from thatch.cover import Change, RelationGraph, Told
+from thatch.broker.telling import ToldTable
 from thatch.errors import PeerError
 from thatch.messages import seq_of, session_of
-from thatch.region import Region
 from thatch.space import Space
-
-
-class ToldTable:
-    """Of one table: what a neighbour is to know, as the policy tells it."""
-
-    def __init__(self, space: Space, policy: Policy) -> None:
-        self.told: Told | RelationGraph = policy.told(space)
-        self.wheres: dict[str, str] = {}  # of all that it is to know, told or held back
-        self.sent: dict[str, str] = {}  # what the neighbour holds, as far as it was sent
-        self.changed: dict[str, None] = {}  # ids to look at when the message has been handled
-        self.aliases: dict[str, tuple[str, ...]] = {}  # the ids that an id is offered under, where it is not one
-        self._worth = Worth(policy.pays_from)
-
-    def offer(self, id: str, where: str | None, region: Region | None) -> None:
-        """The neighbour is to know an id with this region; None: it is not to know it."""
-        held = self.wheres.get(id)
-        if where == held:
-            return
-        if where is None or region is None:
-            del self.wheres[id]
-            change = self.told.unsubscribe(id)
-        else:
-            self.wheres[id] = where
-            change = self.told.replace(id, region) if held is not None else self._subscribe(id, region)
-        self._note(change)
-        self.changed[id] = None
-
-    def offer_all(self, id: str, wanted: dict[str, tuple[str, Region]]) -> None:
-        """The neighbour is to know an id under these ids, with these regions, and under no other."""
-        for each in self.aliases.pop(id, (id,)):
-            if each not in wanted:
-                self.offer(each, None, None)
-        for each, (where, region) in wanted.items():
-            self.offer(each, where, region)
-        if len(wanted) > 1:
-            self.aliases[id] = tuple(wanted)
-
-    def _subscribe(self, id: str, region: Region) -> Change:
-        if isinstance(self.told, Told):
-            check = self._worth.next()
-            change = self.told.subscribe(id, region, check, witness=False)
-            if not check:
-                return change
-        else:
-            change = self.told.subscribe(id, region)
-        self._worth.saw(not change.forward)
-        return change
-
-    def _note(self, change: Change) -> None:
-        self.changed.update(dict.fromkeys(change.forward))
-        self.changed.update(dict.fromkeys(change.withdraw))
-
-    def net(self) -> tuple[list[tuple[str, str, str | None]], list[str]]:
-        """What to send: (id, where, where before) to tell, ids to withdraw. Nothing that came and went since then."""
-        tell, withdraw = [], []
-        for id in self.changed:
-            now, before = self.told_where(id), self.sent.get(id)
-            if now is not None and now != before:
-                tell.append((id, now, before))
-                self.sent[id] = now
-            elif now is None and before is not None:
-                withdraw.append(id)
-                del self.sent[id]
-        self.changed = {}
-        return tell, withdraw
-
-    def told_where(self, id: str) -> str | None:
-        return self.wheres[id] if id in self.wheres and self.told.is_active(id) else None
-
-    def all_told(self) -> dict[str, str]:
-        return {id: self.wheres[id] for id in self.told.active}
-
-    def move(self, space: Space, regions: dict[str, Region]) -> None:
-        """Into another space: what is no longer proven to be covered is told."""
-        self.told, change = self.told.recompiled(space, {id: regions[where] for id, where in self.wheres.items()})
-        self._note(change)
-
-    def check_invariants(self) -> None:
-        self.told.check_invariants()
-        assert len(self.told) == len(self.wheres) and all(id in self.told for id in self.wheres)
 
 
 @dataclass(slots=True)
@@ -128,7 +47,8 @@ class Counts:
 
 
 class Link:
-    def __init__(self, name: str, is_client: bool, space: Space, policy: Policy) -> None:
+    def __init__(self, name: str, is_client: bool, space: Space, policy: Policy, owner: str) -> None:
+        """`owner`: the broker of which it is a link."""
         self.name, self.is_client, self.policy = name, is_client, policy
         self.is_up = self.is_met = self.is_synced = False
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
@@ -143,7 +63,7 @@ class Link:
         self._synced_at = 0  # the count of `Synced` in this session
         self._owes = False  # something is posted that `Synced` will settle
         self.announced: tuple[str, ...] = ()  # the members that it was told of
-        self.subscriptions = ToldTable(space, policy)
+        self.subscriptions = ToldTable(space, policy, merged_as=f"{owner}/~{name}/")
         self.advertisements = ToldTable(space, policy)
         self.counts = Counts()
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from thatch.cover import ENGINES, RelationGraph, Told
+from thatch.cover import ENGINES, MergeSet, RelationGraph, Told
 from thatch.errors import CallerError
 from thatch.space import Space
 
@@ -17,8 +17,8 @@ WINDOW = 256  # checks after which is decided whether checking pays
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is told to a neighbour, of what it is to know.
 
-    >>> Policy("pairwise", retract=True)
-    Policy(cover='pairwise', retract=True, graph=None, pays_from=None, options={})
+    >>> print(Policy("pairwise", retract=True, packed=True, theta=0.9))
+    pairwise retracting, packed, incremental at 0.9
     """
 
     cover: str | None = "exact"  # a cover engine; None: everything is told
@@ -29,6 +29,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     graph: str | None = None  # "traditional" or "simplified": pairwise covering by a relation graph, always retracting
     pays_from: float | None = None  # stop checking while a smaller share of the newcomers is covered
     options: dict[str, Any] = {}  # of the engine
+    packed: bool = False  # what leaves and what comes in its place is one message
+    theta: float | None = None  # incremental: what leaves is taken back only as far as more than this share of its
+    # events is wanted by somebody else, too, and is preserved beyond
+    merge: float | None = None  # what is told is merged: 0 perfectly, else adding at most this share
 
     def __post_init__(self) -> None:
         if self.cover is not None and self.cover not in ENGINES:
@@ -41,6 +45,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise CallerError(f"{self.cover!r} covers by one: it cannot retract by a union")
         if self.pays_from is not None and not 0 <= self.pays_from <= 1:
             raise CallerError(f"pays_from is a share from 0 to 1, not {self.pays_from}")
+        if self.theta is not None and not 0 <= self.theta < 1:
+            raise CallerError(f"theta is a share of events from 0 to below 1, not {self.theta}")
+        if self.theta is not None and self.cover is None:
+            raise CallerError("with covering off nothing is held back, so that there is nothing to preserve: no theta")
+        if self.merge is not None and not self.merge >= 0:
+            raise CallerError(f"merge is the share that a merger may add, of at least 0, not {self.merge}")
         if self.cover is None and (self.retract or self.options or self.pays_from is not None):
             raise CallerError("with covering off there is nothing to retract, to stop, or to give options to")
         if self.options:
@@ -55,12 +65,20 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return RelationGraph(space, self.graph)
         return Told(space, self.cover, self.retract, **self.options)
 
+    def merging(self, space: Space) -> MergeSet | None:
+        return None if self.merge is None else MergeSet(space, self.merge)
+
     def __str__(self) -> str:
-        if self.cover is None:
-            return "none"
         retracting = " retracting by union" if self.retract == "union" else " retracting"
         kind = f" {self.graph} graph" if self.graph else retracting if self.retract else " lazy"
-        return self.cover + kind
+        parts = ["none" if self.cover is None else self.cover + kind]
+        if self.packed:
+            parts.append("packed")
+        if self.theta is not None:
+            parts.append(f"incremental at {self.theta:g}")
+        if self.merge is not None:
+            parts.append(f"merging within {self.merge:g}" if self.merge else "merging perfectly")
+        return ", ".join(parts)
 
 
 Routing = Literal["advertisements", "subscriptions", "events"]
@@ -70,10 +88,27 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routing: Routing = "advertisements"  # toward publishers; or subscriptions flood; or events do
     policy: Policy = Policy()
     links: dict[str, Policy] = {}  # a policy of their own for some neighbours
+    window: float = 600.0  # seconds of events by which incremental pruning judges
+    idle: float = 30.0  # seconds without a change of subscriptions, after which preserved ones are replaced
+    replaced: float = 20.0  # a second at most, of what preserved ones stand for, while idle; 0: they are left
 
     def __post_init__(self) -> None:
         if self.routing not in get_args(Routing):
             raise CallerError(f"routing is one of {', '.join(get_args(Routing))}, not {self.routing!r}")
+        if self.is_incremental and self.routing != "advertisements":
+            why = "the way to a publisher is known by its advertisement, and distances are judged for each of these"
+            raise CallerError(
+                f"incremental pruning (theta) needs routing by advertisements, not {self.routing!r}: {why}"
+            )
+        if not self.window > 0 or not self.idle >= 0 or not self.replaced >= 0:
+            raise CallerError(
+                f"window ({self.window:g}) is a number of seconds above 0, idle ({self.idle:g}) and replaced "
+                f"({self.replaced:g}) are at least 0"
+            )
+
+    @property
+    def is_incremental(self) -> bool:
+        return any(each.theta is not None for each in (self.policy, *self.links.values()))
 
     def policy_of(self, link: str) -> Policy:
         return self.links.get(link, self.policy)

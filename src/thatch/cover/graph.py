@@ -38,7 +38,7 @@ times siblings of the one that leaves (simplified), or none (traditional).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
@@ -208,6 +208,44 @@ class RelationGraph:
             forward = self._in_order([*forward, id])
         return Change(forward, withdraw, self._verdict(id))
 
+    def exchange(self, gone: Sequence[Any], new: Mapping[Any, Region]) -> Change:
+        """Some leave and others come in their place, in the paper's three steps: the newcomers go below one that
+        leaves and covers them, so they are compared with its children only; those that leave are taken out, and the
+        newcomers that they held are roots; the other children go below whoever covers them."""
+        for id in gone:
+            self._known(id)
+        for id in new:
+            if id in self._regions:
+                raise CallerError(f"{id!r} is subscribed already")
+        local = {id: region.in_space(self.space) for id, region in new.items()}
+        roots = [id for id in gone if self._is_root(id)]
+        self._was_root.clear()
+        for id, region in local.items():
+            self._register(id, region)
+            self._insert(id, [self._node[each] for each in gone if each in self._node])
+        for id in gone:
+            self._remove(id)
+        forward, withdraw = self._net()
+        for id in gone:
+            del self._regions[id], self._arrival[id]
+        leaving = set(gone)
+        return Change(forward, [each for each in withdraw if each not in leaving] + roots)
+
+    def dependents(self, id: Any) -> list[Any]:
+        """Those that a root holds back without anybody in between, in order of arrival."""
+        return self.children(id) if self._is_root(self._known(id)) else []
+
+    def holds_back(self, id: Any) -> bool:
+        return self._is_root(self._known(id)) and bool(self._children[id] or self._equals[id])
+
+    def exposes(self, id: Any) -> bool:
+        """Whether anybody may have to be told if a root left."""
+        return self.holds_back(id)
+
+    def relieve(self, id: Any, most: int) -> Change:
+        """No root covers another one here: nobody can be told before the one that covers it has left."""
+        return Change()
+
     def load(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
         """Into an empty one: what a relation graph had told, in order of arrival. Who is a root is not decided again;
         the rest is placed below the roots that their certificates name."""
@@ -340,19 +378,25 @@ class RelationGraph:
 
     # --- Inserting ---------------------------------------------------------------------------------------------------
 
-    def _insert(self, id: Any) -> None:
-        """A subscription without a node yet. An empty one gets none: it covers nobody, and nobody need cover it."""
+    def _insert(self, id: Any, near: Iterable[Any] = ()) -> None:
+        """A subscription without a node yet. An empty one gets none: it covers nobody, and nobody need cover it. The
+        search begins at a node of `near` that covers it, if there is one."""
         if self._regions[id].is_empty:
             return
         self._add_node(id)
+        for node in near:
+            relation = self._relation(id, node)
+            if relation in (Relation.SUBSET, Relation.EQUAL):
+                self._place_below(id, node, relation)
+                return
         if self.kind == "traditional":
             self._insert_everywhere(id, {})
         else:
             self._insert_below(id, VIRTUAL)
 
-    def _place_below(self, node: Any, root: Any) -> None:
-        """As a certificate says."""
-        if self._relation(node, root) is Relation.EQUAL:
+    def _place_below(self, node: Any, root: Any, relation: Relation | None = None) -> None:
+        """As a certificate says, or as has been found."""
+        if (relation or self._relation(node, root)) is Relation.EQUAL:
             self._join(node, root)
         elif self.kind == "traditional":
             self._insert_everywhere(node, {root: Relation.SUBSET})

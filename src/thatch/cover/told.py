@@ -193,6 +193,65 @@ class Told:
         withdraw = [each for each, before in told.items() if before and each not in self._active]
         return Change(sorted(forward, key=self._arrival.__getitem__), withdraw, verdict)
 
+    def exchange(self, gone: Sequence[Any], new: Mapping[Any, Region]) -> Change:
+        """Some leave and others come in their place, in one step: the newcomers are checked once, against what stays,
+        and what the others held back after that."""
+        held = {id: self._regions[self._known(id)] for id in gone}
+        for id, region in new.items():
+            if id in self._regions:
+                raise CallerError(f"{id!r} is subscribed already")
+            region.terms_in(self.space)  # refuses another space
+        told: dict[Any, bool] = {}  # before this change, of all that it may concern
+        for id in held:
+            if id in self._active:
+                told[id] = True
+                del self._active[id]
+                if self._engine is not None:
+                    self._engine.discard(id)
+            else:
+                self._release(id)
+        for id, region in new.items():
+            change = self.subscribe(id, region, witness=False)
+            told = dict.fromkeys(change.withdraw, True) | dict.fromkeys(change.forward, False) | told
+        for id in [id for id in held if id in told and self._engine is not None]:
+            promoted, withdrawn = self._recheck(id, held[id])
+            told = dict.fromkeys(withdrawn, True) | dict.fromkeys(promoted, False) | told
+        forward = [each for each, before in told.items() if not before and each in self._active]
+        forward.sort(key=self._arrival.__getitem__)
+        withdraw = [each for each, before in told.items() if before and each not in self._active and each not in held]
+        for id in held:
+            self._forget(id)
+        return Change(forward, [*withdraw, *(id for id in held if id in told)])
+
+    def dependents(self, id: Any) -> list[Any]:
+        """Those that an active one holds back, alone or with others, in order of arrival."""
+        return sorted(self._named_by.get(self._known(id), ()), key=self._arrival.__getitem__)
+
+    def holds_back(self, id: Any) -> bool:
+        return self._known(id) in self._named_by
+
+    def exposes(self, id: Any) -> bool:
+        """Whether anybody would have to be told if an active one left."""
+        region = self._regions[self._known(id)]
+        if self._engine is None or id not in self._named_by:
+            return False
+        del self._active[id]
+        self._engine.discard(id)
+        exposed = any(self._repaired(each, self._certificates[each], id, region) is None for each in self._named_by[id])
+        self._tell(id)
+        return exposed
+
+    def relieve(self, id: Any, most: int) -> Change:
+        """An active one is to hold back `most` fewer than it does: others prove them covered, or they are told."""
+        region = self._regions[self._known(id)]
+        if self._engine is None:
+            return Change()
+        del self._active[id]
+        self._engine.discard(id)
+        forward, withdraw = self._recheck(id, region, most)
+        self._tell(id)
+        return Change(forward, withdraw)
+
     def load(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
         """Into an empty one: what was told elsewhere, in order of arrival. Nothing is decided again; those without a
         certificate are active."""
@@ -273,12 +332,13 @@ class Told:
         self._engine.discard(id)
         return self._recheck(id, region)
 
-    def _recheck(self, id: Any, region: Region) -> tuple[list[Any], list[Any]]:
-        """Of those whose certificate names one that no longer holds this region: who has to be told now?"""
+    def _recheck(self, id: Any, region: Region, most: int | None = None) -> tuple[list[Any], list[Any]]:
+        """Of those (or the first so many) whose certificate names one that no longer holds this region: who has to be
+        told now?"""
         assert self._engine is not None
         promoted: dict[Any, None] = {}
         withdrawn: dict[Any, None] = {}
-        for orphan in sorted(self._named_by.get(id, ()), key=self._arrival.__getitem__):
+        for orphan in sorted(self._named_by.get(id, ()), key=self._arrival.__getitem__)[:most]:
             certificate = self._release(orphan)
             repaired = self._repaired(orphan, certificate, id, region)
             if repaired is not None:

@@ -59,14 +59,19 @@ def draw_settings(seed: int, routing: Any) -> Settings:
 
     def policy() -> Policy:
         cover = rng.choice(("exact", "exact", "pairwise", "negative"))
+        packed, merge = rng.random() < 0.5, rng.choice((None, None, None, 0.0, 0.3))
+        theta = rng.choice((None, 0.1, 0.5, 0.9)) if routing == "advertisements" else None
         if cover == "pairwise" and rng.random() < 0.5:
-            return Policy("pairwise", graph=rng.choice(("simplified", "traditional")))
+            graph = rng.choice(("simplified", "traditional"))
+            return Policy("pairwise", graph=graph, packed=packed, theta=theta, merge=merge)
         retract = rng.choice((False, True, "union" if cover == "exact" else True))
         options = rng.choice(({}, {"k": 2}, {"merge": True})) if cover == "negative" else {}
-        return Policy(cover, retract, pays_from=rng.choice((None, None, None, 0.5)), options=options)
+        pays_from = rng.choice((None, None, None, 0.5))
+        return Policy(cover, retract, None, pays_from, options, packed, theta, merge)
 
     links = {f"B{at}": policy() for at in range(15) if rng.random() < 0.1}
-    return Settings(routing, policy(), links)
+    idle, replaced = rng.choice((0.0, 5.0, 1e9)), rng.choice((0.1, 1.0, 20.0))
+    return Settings(routing, policy(), links, window=rng.choice((0.1, 600.0)), idle=idle, replaced=replaced)
 
 
 def run(plan: Plan, settings: Settings, clauses: Clauses | None = None) -> Seen:
