@@ -169,6 +169,12 @@ class LinkDown(Message, frozen=True, tag=True, array_like=True):
     forget: bool = False
 
 
+class Retune(Message, frozen=True, tag=True, array_like=True):
+    """Other settings from now on, of those that change nothing of what was told: packing, theta and its window."""
+
+    settings: Any  # broker.Settings; the driver's own, it never travels
+
+
 class Tick(Message, frozen=True, tag=True, array_like=True):
     """Time passes: leases end."""
 

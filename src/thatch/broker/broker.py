@@ -54,6 +54,7 @@ from thatch.messages import (
     Refused,
     Reject,
     Replace,
+    Retune,
     Send,
     Sequenced,
     Settled,
@@ -122,7 +123,7 @@ class Broker:
             Unsubscribe: self._unsubscribe, Unadvertise: self._drop, Publish: self._publish,
             Flush: self._flush, Hello: self._hello, Digest: self._digest, Synced: self._synced, Extend: self._extend,
             Settled: self._settled, LinkUp: self._link_up, LinkDown: self._link_down, Tick: self._tick,
-            Persisted: self._persisted, Refused: self._refused,
+            Persisted: self._persisted, Refused: self._refused, Retune: self._retune,
         }  # fmt: skip
 
     @classmethod
@@ -171,7 +172,7 @@ class Broker:
         if type(message) is Publish and link != OPERATOR:
             self._publish(message, link)
             return self._effects
-        if link == OPERATOR and not isinstance(message, Extend | Tick | Persisted):
+        if link == OPERATOR and not isinstance(message, Extend | Tick | Persisted | Retune):
             raise CallerError(f"an operator has no {type(message).__name__}: it comes over a link")
         if link != OPERATOR and link not in self._links and not isinstance(message, LinkUp):
             return []
@@ -360,6 +361,21 @@ class Broker:
             self._expiries.pop(key, None)
         else:
             self._expiries[key] = expires
+
+    def _retune(self, message: Retune, link: str) -> None:
+        settings = message.settings
+        if link != OPERATOR or not isinstance(settings, Settings):
+            raise PeerError("only its operator tunes a broker, with Settings")
+        if not settings.tells_as(self.settings):
+            raise CallerError(
+                "a running broker changes how things leave (packed, theta), not what it tells: restore it"
+            )
+        if settings.window != self.settings.window:
+            self._distances = Distances(settings.window)
+        self.settings = self._forwarding.settings = settings
+        self._counts_distance = settings.is_incremental
+        for each in self._links.values():
+            each.policy = settings.policy_of(each.name)
 
     def _tick(self, _: Tick, link: str) -> None:
         for key in [key for key, expires in self._expiries.items() if expires <= self._now]:
@@ -734,6 +750,16 @@ class Broker:
         if ids:
             return f"the event goes to {link!r}: it is wanted by {', '.join(map(repr, ids))}"
         return f"the event does not go to {link!r}: no subscription from there wants it"
+
+    def similarity(self, id: str, hops: int, now: float) -> dict[str, float]:
+        """Of a client's subscription, toward each advertisement: the share of its events that somebody else wants at
+        the broker so many hops away, or nearer (the congestion paper's phi there). By the events of the window."""
+        found = {
+            each.id: self._distances.similarity(id, each.id, hops, now)
+            for entry in self._forwarding.subscriptions.of_id(id).values()
+            for each in self._forwarding.advertisements.meeting(entry.region)
+        }
+        return {id: share for id, share in found.items() if share is not None}
 
     def check_invariants(self) -> None:
         self._forwarding.check_invariants()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from thatch.cover import ENGINES, MergeSet, RelationGraph, Told
 from thatch.errors import CallerError
@@ -112,6 +113,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def policy_of(self, link: str) -> Policy:
         return self.links.get(link, self.policy)
+
+    def tuned(self, **fields: Any) -> Settings:
+        """With other fields in every policy: `packed` and `theta` may be changed while brokers run."""
+        links = {name: replace(each, **fields) for name, each in self.links.items()}
+        return replace(self, policy=replace(self.policy, **fields), links=links)
+
+    def tells_as(self, other: Settings) -> bool:
+        """Whether both tell the same: what differs is how something leaves."""
+        bare = {"packed": False, "theta": None}
+        one, two = self.tuned(**bare), other.tuned(**bare)
+        return (one.routing, one.policy, one.links) == (two.routing, two.policy, two.links)
 
 
 class Worth:

@@ -32,6 +32,7 @@ from thatch.messages import (
     Publish,
     Record,
     Reject,
+    Retune,
     Send,
     Sequenced,
     Tick,
@@ -318,10 +319,11 @@ class Network:
             message, link = node.queue.popleft()
             if self._through_codec and link != OPERATOR and not isinstance(message, LinkUp | LinkDown):
                 message = codec.Codec(node.broker.space).decode(codec.encode(message))
-            self._trace.update(f"{self.now!r} {name} {link} ".encode() + codec.encode(message))
+            written = b"Retune" if isinstance(message, Retune) else codec.encode(message)
+            self._trace.update(f"{self.now!r} {name} {link} ".encode() + written)
             began = time.perf_counter()
             effects = node.broker.handle(message, link, self.now)
-            busy = node.cost(message, time.perf_counter() - began)
+            busy = node.cost(message, time.perf_counter() - began, node.broker)
             if self._disk and effects and isinstance(effects[0], Persist):
                 busy += self._disk  # a barrier for all that follows, also of later messages
             node.handled[type(message).__name__] += 1

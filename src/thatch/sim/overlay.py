@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from thatch.broker import Settings
 from thatch.broker.tables import SUBSCRIPTIONS
+from thatch.messages import Retune
 from thatch.sim.costs import Cost, free
 from thatch.sim.network import Network, Observer
 from thatch.sim.topology import Links, names_of
@@ -52,9 +54,9 @@ class Overlay:
             self.network.tell(name, self.network.clients[name].advertise(broker, "all", "TRUE"))
         self.network.run()
 
-    def subscribe(self, id: str, where: str, at: float | None = None) -> None:
-        """At a random broker of the subscribers."""
-        broker = self.where[id] = self._rng.choice(self.subscriber_brokers)
+    def subscribe(self, id: str, where: str, at: float | None = None, broker: str | None = None) -> None:
+        """At a broker of the subscribers; at a random one unless it is named."""
+        broker = self.where[id] = broker or self._rng.choice(self.subscriber_brokers)
         self._later(at, self._subscribe, broker, id, where)
 
     def _subscribe(self, broker: str, id: str, where: str) -> None:
@@ -68,11 +70,11 @@ class Overlay:
         client = self.network.clients[f"at {broker}"]
         self.network.tell(client.name, client.unsubscribe(broker, id))
 
-    def publish(self, event: dict[str, int], at: float | None = None) -> None:
-        """By a random publisher."""
-        self._later(at, self._publish, self._rng.choice(self.publisher_brokers), event)
+    def publish(self, event: Mapping[str, Any], at: float | None = None, broker: str | None = None) -> None:
+        """By the publisher at a broker; by a random one unless it is named."""
+        self._later(at, self._publish, broker or self._rng.choice(self.publisher_brokers), event)
 
-    def _publish(self, broker: str, event: dict[str, int]) -> None:
+    def _publish(self, broker: str, event: Mapping[str, Any]) -> None:
         client = self.network.clients[f"from {broker}"]
         self.network.tell(client.name, client.publish(broker, event))
 
@@ -81,4 +83,15 @@ class Overlay:
 
     def told(self, links: Iterable[tuple[str, str]]) -> int:
         """Subscriptions that brokers have told over links, each (from, to), now."""
-        return sum(len(self.network.nodes[teller].broker.told(SUBSCRIPTIONS, to).told.active) for teller, to in links)
+        return sum(len(self.network.nodes[teller].broker.told(SUBSCRIPTIONS, to).all_told()) for teller, to in links)
+
+    def charge(self, cost: Callable[[Settings], Cost]) -> None:
+        """From now on brokers are busy with messages."""
+        for node in self.network.nodes.values():
+            node.cost = cost(node.broker.settings)
+
+    def retune(self, settings: Settings) -> None:
+        """From now on things leave otherwise."""
+        self.settings = settings
+        for name in self.network.nodes:
+            self.network.operate(name, Retune(settings))
