@@ -425,6 +425,9 @@ class Region:
     def __hash__(self) -> int:
         return hash((self.space, len(self._state[0])))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Region:
+        return self  # a value: it only ever follows its space
+
     def __repr__(self) -> str:
         return f"<Region {self.to_sql()}>"
 

@@ -2,6 +2,16 @@
 
 from thatch.broker.broker import Broker
 from thatch.broker.client import Client
+from thatch.broker.dryrun import Plan, plan_policy, plan_subscription, plan_unsubscription
 from thatch.broker.policy import Policy, Settings
 
-__all__ = ["Broker", "Client", "Policy", "Settings"]
+__all__ = [
+    "Broker",
+    "Client",
+    "Plan",
+    "Policy",
+    "Settings",
+    "plan_policy",
+    "plan_subscription",
+    "plan_unsubscription",
+]

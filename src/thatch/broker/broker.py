@@ -751,6 +751,13 @@ class Broker:
             return f"the event goes to {link!r}: it is wanted by {', '.join(map(repr, ids))}"
         return f"the event does not go to {link!r}: no subscription from there wants it"
 
+    def shared(self) -> dict[int, Any]:
+        """What a copy has in common with this broker, for `copy.deepcopy`: what clauses mean, and coordinates."""
+        meaning = [self.space, self.open_space, self._compile, self._read_space]
+        meaning += [owner for each in (self._compile, self._read_space) if (owner := getattr(each, "__self__", None))]
+        meaning += [self.space.numbering, self.open_space.numbering]
+        return {id(each): each for each in meaning}
+
     def similarity(self, id: str, hops: int, now: float) -> dict[str, float]:
         """Of a client's subscription, toward each advertisement: the share of its events that somebody else wants at
         the broker so many hops away, or nearer (the congestion paper's phi there). By the events of the window."""

@@ -242,6 +242,7 @@ class Forwarding:
             news += _told(Subscribe, Replace, Unsubscribe, tell, link)
             news += [Unsubscribe(link.next_seq(), id, prune=_of([id], prunes)) for id in unsubscribe]
         news += [Unadvertise(link.next_seq(), id) for id in unadvertise]
+        link.counts.messages += len(news)
         link.counts.told += len(tell_ads) + len(tell)
         link.counts.withdrawn += len(unadvertise) + len(unsubscribe)
         return news

@@ -44,6 +44,7 @@ class Counts:
     events_lost: int = 0  # that should have gone out while the link was down
     told: int = 0
     withdrawn: int = 0
+    messages: int = 0  # that told or withdrew
 
 
 class Link:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from thatch.commands.tabular import table
 from thatch.errors import CallerError
+from thatch.sim.network import Network
 from thatch.sim.plots import draw
 from thatch.sim.record import Recorder
 from thatch.sim.scenarios import SCENARIOS, Options
@@ -48,9 +49,7 @@ def simulate(name: str, options: Options, folder: Path | None, plots: bool, inte
     recorder = Recorder(interval)
     began = time.perf_counter()
     net = SCENARIOS[name].build(options, recorder).network
-    shown = _Progress(net, began)
-    net.run(progress=shown)
-    shown.clear()
+    run_to_end(net)
     measured = recorder.table()
     files = []
     if folder is not None:
@@ -60,13 +59,19 @@ def simulate(name: str, options: Options, folder: Path | None, plots: bool, inte
             files += map(str, draw(measured, folder, f"{name}, {options.policy}, seed {options.seed}"))
     delays = measured.filter(pc.equal(measured["measure"], "delay"))["value"].to_numpy()
     summary = {
-        "subscriptions": options.subscriptions, "published": recorder.published_count,
+        "subscriptions": SCENARIOS[name].chosen(options).subscriptions, "published": recorder.published_count,
         "delivered": recorder.delivered_count, "delay ms, mean": 1e3 * _or_zero(np.mean, delays),
         "99 %": 1e3 * _or_zero(lambda each: np.quantile(each, 0.99), delays),
         "most": 1e3 * _or_zero(np.max, delays),
     }  # fmt: skip
     seconds = time.perf_counter() - began
     return Result(name, str(options.policy), net.now, seconds, summary, _tiers(measured), files)
+
+
+def run_to_end(network: Network) -> None:
+    shown = _Progress(network, time.perf_counter())
+    network.run(progress=shown)
+    shown.clear()
 
 
 def _or_zero(measure: Any, values: Any) -> float:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,6 +227,14 @@ class LevelledMatcher(Matcher):
         self._regions: dict[int, Region] = {}  # kept only where coordinates may change: in a space with strings
         self._start()
         self._publish()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LevelledMatcher:
+        """With a lock of its own."""
+        other = memo[id(self)] = object.__new__(type(self))
+        with self._lock:
+            other.__dict__ = {name: deepcopy(each, memo) for name, each in self.__dict__.items() if name != "_lock"}
+        other._lock = threading.RLock()
+        return other
 
     def _built(self, slots: Any) -> Any:
         """A level of some entries, with their number as `size`, `slots()` and `nbytes`. It never changes."""

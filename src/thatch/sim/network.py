@@ -15,12 +15,14 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from thatch import codec
 from thatch.broker import Broker, Client, Settings
 from thatch.broker.broker import OPERATOR
+from thatch.errors import CallerError
 from thatch.messages import (
     Deliver,
     Effect,
@@ -156,6 +158,16 @@ class Network:
     def trace(self) -> str:
         """A hash of every message that was handled, where and when."""
         return self._trace.hexdigest()
+
+    def copied(self) -> Network:
+        """A network in the same state that goes its own way, watched by nobody. Only at rest."""
+        if self.is_busy:
+            raise CallerError("a network is copied at rest: run it to the end of its agenda first")
+        memo: dict[int, Any] = {id(self.clauses): self.clauses, id(self.observer): Observer()}
+        for node in self.nodes.values():
+            memo.update(node.broker.shared())
+        memo[id(self._trace)] = self._trace.copy()
+        return deepcopy(self, memo)
 
     # --- Building ---------------------------------------------------------------------------------------------------
 

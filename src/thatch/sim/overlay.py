@@ -33,6 +33,7 @@ class Overlay:
     observer: Observer | None = None
     network: Network = field(init=False)
     where: dict[str, str] = field(default_factory=dict)  # subscription -> its broker
+    tiers: dict[str, str] = field(default_factory=dict)  # broker -> what it is, for whoever looks at measurements
     _rng: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,5 +94,9 @@ class Overlay:
     def retune(self, settings: Settings) -> None:
         """From now on things leave otherwise."""
         self.settings = settings
-        for name in self.network.nodes:
-            self.network.operate(name, Retune(settings))
+        self.tune(self.network, settings)
+
+    @staticmethod
+    def tune(network: Network, settings: Settings) -> None:
+        for name in network.nodes:
+            network.operate(name, Retune(settings))

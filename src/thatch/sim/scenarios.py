@@ -1,120 +1,310 @@
-"""Experiments by name, for `thatch simulate`. Each builds an overlay, schedules what happens, and says who is who."""
+"""Experiments by name, for `thatch simulate`. Each builds an overlay, schedules what happens, and says who is who.
+
+The congestion paper's, with its settings as defaults (figures 9 to 18; what it leaves open is said where it is chosen).
+Subscriptions are loaded without service times, at once; then brokers are busy as the cost model says, events come, and
+when two fifths of them have come (so that there is a history to prune by), subscriptions begin to leave.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from thatch.broker import Policy, Settings
 from thatch.errors import CallerError
-from thatch.sim.costs import Cost, congestion, free, measured
+from thatch.sim.costs import Cost, complex_engine, congestion, free, measured
 from thatch.sim.overlay import Overlay
 from thatch.sim.record import Recorder
-from thatch.sim.topology import CORE, chain, names_of
+from thatch.sim.topology import CORE, Links, chain, domains, names_of, regions
 from thatch.sim.topology import congestion as congestion_links
-from thatch.sim.workload import covered, events, space_of
+from thatch.sim.workflow import activity_events, draw_processes, workflow_space
+from thatch.sim.workload import Generated, covered, events, space_of
+from thatch.space import Space
 
-SETTLING = 5.0  # seconds between the last subscription and what follows
+BEFORE = 0.4  # of the events, before anything leaves
+TICKING = 60.0  # seconds after the last event in which brokers still hear that time passes
+LOADING = 1e-3  # seconds between subscriptions that are loaded
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    subscriptions: int = 2_000
-    degree: int = 200  # covering degree
-    events: int = 500
-    unsubscriptions: int = 20
+    """None: the scenario's own, most often the paper's."""
+
+    subscriptions: int | None = None
+    degree: int | None = None  # covering degree
+    events: int | None = None
+    unsubscriptions: int | None = None
     policy: Policy = field(default_factory=Policy)
     routing: str = "advertisements"
-    costs: str = "congestion"
+    costs: str | None = None
     seed: int = 0
+    idle: float = 30.0
+    replaced: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Options with nothing left open."""
+
+    subscriptions: int
+    degree: int
+    events: int
+    unsubscriptions: int
+    costs: str
+    settings: Settings
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
     about: str
-    build: Callable[[Options, Recorder], Overlay]
+    run: Callable[[Chosen, Recorder], Overlay]
+    subscriptions: int = 2_000
+    degree: int = 200
+    events: int = 500
+    unsubscriptions: int = 20
+    costs: str = "congestion"
+
+    def chosen(self, options: Options) -> Chosen:
+        settings = Settings(options.routing, options.policy, idle=options.idle, replaced=options.replaced)  # type: ignore[arg-type]
+        names = ("subscriptions", "degree", "events", "unsubscriptions", "costs")
+        own = {name: getattr(self if getattr(options, name) is None else options, name) for name in names}
+        return Chosen(**own, settings=settings, seed=options.seed)
+
+    def build(self, options: Options, recorder: Recorder) -> Overlay:
+        return self.run(self.chosen(options), recorder)
 
 
-def unsubscriptions(options: Options, recorder: Recorder) -> Overlay:
-    """Congestion, figure 9: a network at work, and then some of the widest subscriptions leave, one every 0.5 s. The
-    subscriptions come at a rate that the brokers can bear."""
-    net = _congestion(options, recorder)
-    rng = random.Random(options.seed)
-    made = covered(options.subscriptions, options.degree, rng)
-    start = net.network.now
+# --- Wide subscriptions leave ----------------------------------------------------------------------------------------
+
+
+def unsubscriptions(chosen: Chosen, recorder: Recorder) -> Overlay:
+    """Figures 9 to 11 and table III: an event every 10 ms, and roots leave, one every 0.5 s."""
+    net = _congestion(chosen, recorder)
+    made = _loaded(net, chosen)
+    return _leaving(net, chosen, recorder, made, every=0.01)
+
+
+def complex_(chosen: Chosen, recorder: Recorder) -> Overlay:
+    """Figures 13 to 15: the complex engine, many roots, an event every 400 ms."""
+    net = _congestion(chosen, recorder)
+    return _leaving(net, chosen, recorder, _loaded(net, chosen), every=0.4)
+
+
+def clustered(chosen: Chosen, recorder: Recorder) -> Overlay:
+    """Figure 16: subscriptions related by covering live at 2 to 4 adjacent brokers; here, at some of those behind one
+    inner broker."""
+    net = _congestion(chosen, recorder)
+    rng = random.Random(chosen.seed + 1)
+    inner: dict[str, list[str]] = {}
+    for one, other in net.links:
+        if other in net.subscriber_brokers:
+            inner.setdefault(one, []).append(other)
+    clusters: dict[str, list[str]] = {}
+
+    def place(each: Generated) -> str:
+        root = each.id.split("c")[0]
+        if root not in clusters:
+            behind = rng.choice(list(inner.values()))
+            clusters[root] = rng.sample(behind, min(len(behind), rng.randint(2, 4)))
+        return rng.choice(clusters[root])
+
+    return _leaving(net, chosen, recorder, _loaded(net, chosen, place), every=0.4)
+
+
+def _loaded(net: Overlay, chosen: Chosen, place: Callable[[Generated], str] | None = None) -> list[Generated]:
+    rng = random.Random(chosen.seed)
+    made = covered(chosen.subscriptions, chosen.degree, rng)
     for at, each in enumerate(made):
-        net.subscribe(each.id, each.where, start + 0.05 * at)
-    begin = start + 0.05 * len(made) + SETTLING
+        net.subscribe(each.id, each.where, net.network.now + LOADING * at, place and place(each))
+    return made
+
+
+def _leaving(net: Overlay, chosen: Chosen, recorder: Recorder, made: list[Generated], every: float) -> Overlay:
+    begin = net.network.now + LOADING * len(made) + 5.0
+    rng = random.Random(chosen.seed + 2)
+    published = [(begin + every * at, event, None) for at, event in enumerate(events(chosen.events, rng))]
+    _at_work(net, chosen, recorder, begin, published)
     roots = [each.id for each in made if each.is_root]
-    for at, root in enumerate(roots[: options.unsubscriptions]):
-        net.unsubscribe(root, begin + 0.5 * at)
-    for at, event in enumerate(events(options.events, rng)):
-        net.publish(event, begin + 0.05 * at)
+    for at, root in enumerate(roots[: chosen.unsubscriptions]):
+        net.unsubscribe(root, begin + BEFORE * every * chosen.events + 0.5 * at)
     return net
 
 
-def arrivals(options: Options, recorder: Recorder) -> Overlay:
+# --- Monitors come and go --------------------------------------------------------------------------------------------
+
+
+def workflow(chosen: Chosen, recorder: Recorder) -> Overlay:
+    """Figure 12: processes of activities on engines of four domains; each activity waits for those before it, some
+    processes are monitored, and four clients want every event for a minute in ten. A process is triggered every second
+    (the paper does not say)."""
+    links, engines = domains()
+    edge = dict.fromkeys(engines, "engines")
+    net = _overlay(links, names_of(links), engines, chosen, workflow_space(), edge)
+    rng = random.Random(chosen.seed)
+    processes = draw_processes(engines, rng)
+    begin = net.network.now + 5.0
+    for process in processes:
+        for id, broker, where in process.subscriptions():
+            net.subscribe(id, where, net.network.now, broker)
+        if rng.random() < 0.3:
+            net.subscribe(f"m{process.number}", f"process = {process.number}", net.network.now)
+    published: list[tuple[float, dict[str, Any], str | None]] = []
+    second = 0
+    while len(published) < chosen.events:
+        published += activity_events(rng.choice(processes), begin + second, rng)
+        second += 1
+    _at_work(net, chosen, recorder, begin, published)
+    for turn in range(int(second / 600) + 1):
+        for monitor in range(4):
+            start = begin + 600.0 * turn + 60.0 + 5.0 * monitor
+            net.subscribe(f"all{monitor}/{turn}", "TRUE", start, engines[monitor * len(engines) // 4])
+            net.unsubscribe(f"all{monitor}/{turn}", start + 60.0)
+    return net
+
+
+def mobile(chosen: Chosen, recorder: Recorder) -> Overlay:
+    """Figure 18, (a) and (c): four monitors, one a region, that want everything, move, one every 2 minutes."""
+    return _mobile(chosen, recorder, all_move=False)
+
+
+def mobile_all(chosen: Chosen, recorder: Recorder) -> Overlay:
+    """Figure 18, (b) and (d): and the other subscriptions move within their regions, one a second."""
+    return _mobile(chosen, recorder, all_move=True)
+
+
+def _mobile(chosen: Chosen, recorder: Recorder, all_move: bool) -> Overlay:
+    """`unsubscriptions` counts the moves of monitors; events come evenly during them."""
+    links, by_region = regions()
+    everywhere = names_of(links)
+    rng = random.Random(chosen.seed)
+    edge = {name: "edge" for names in by_region for name in names}
+    publishers = rng.sample(list(edge), min(40, len(edge)))
+    net = _overlay(links, everywhere, publishers, chosen, space_of(4), edge)
+    made = covered(chosen.subscriptions, chosen.degree, rng)
+    place = {each.id: rng.randrange(len(by_region)) for each in made}
+    for at, each in enumerate(made):
+        net.subscribe(each.id, each.where, net.network.now + LOADING * at, rng.choice(by_region[place[each.id]]))
+    begin = net.network.now + LOADING * len(made) + 5.0
+    for region, own in enumerate(by_region):
+        net.subscribe(f"monitor{region}/0", "TRUE", begin - 4.0, rng.choice(own))
+    seconds = 120.0 * chosen.unsubscriptions
+    published = [
+        (begin + seconds * at / max(1, chosen.events), event, None)
+        for at, event in enumerate(events(chosen.events, rng))
+    ]
+    _at_work(net, chosen, recorder, begin, published)
+    for move in range(chosen.unsubscriptions):
+        region, turn, when = move % 4, move // 4, begin + 120.0 * (move + 1)
+        net.subscribe(f"monitor{region}/{turn + 1}", "TRUE", when, rng.choice(by_region[region]))
+        net.unsubscribe(f"monitor{region}/{turn}", when + 5.0)
+    names = {each.id: each.id for each in made}
+    for second in range(int(seconds) if all_move else 0):
+        each = rng.choice(made)
+        old, names[each.id] = names[each.id], f"{each.id}/{second}"
+        net.subscribe(names[each.id], each.where, begin + second, rng.choice(by_region[place[each.id]]))
+        net.unsubscribe(old, begin + second + 2.0)
+    return net
+
+
+# --- Others ----------------------------------------------------------------------------------------------------------
+
+
+def arrivals(chosen: Chosen, recorder: Recorder) -> Overlay:
     """Subscriptions arrive in random order, and events among them: what is told, and how tables grow."""
-    net = _congestion(options, recorder)
-    rng = random.Random(options.seed)
-    made = covered(options.subscriptions, options.degree, rng)
-    start, published = net.network.now, list(events(options.events, rng))
+    net = _congestion(chosen, recorder)
+    rng = random.Random(chosen.seed)
+    made = covered(chosen.subscriptions, chosen.degree, rng)
+    start, seconds = net.network.now, 0.05 * len(made)
+    published = [(start + rng.random() * seconds, event, None) for event in events(chosen.events, rng)]
+    _at_work(net, chosen, recorder, start, published)
     for at, each in enumerate(made):
         net.subscribe(each.id, each.where, start + 0.05 * at)
-    for event in published:
-        net.publish(event, start + 0.05 * rng.random() * len(made))
     return net
 
 
-def line(options: Options, recorder: Recorder) -> Overlay:
+def line(chosen: Chosen, recorder: Recorder) -> Overlay:
     """A chain of ten brokers, the publisher at one end and the subscribers at the others: what one broker tells the
     next."""
     names = [f"B{at}" for at in range(10)]
-    net = _overlay(chain(names), names[1:], names[:1], options, recorder)
-    rng = random.Random(options.seed)
-    made = covered(options.subscriptions, options.degree, rng)
+    edge = {"B0": "publishers' edge"} | dict.fromkeys(names[1:], "subscribers' edge")
+    net = _overlay(chain(names), names[1:], names[:1], chosen, space_of(4), edge)
+    rng = random.Random(chosen.seed)
+    made = covered(chosen.subscriptions, chosen.degree, rng)
+    start = net.network.now
+    later = start + 0.05 * len(made) + 5.0
+    published = [(later + 0.02 * at, event, None) for at, event in enumerate(events(chosen.events, rng))]
+    _at_work(net, chosen, recorder, start, published)
     for at, each in enumerate(made):
-        net.subscribe(each.id, each.where, net.network.now + 0.05 * at)
-    for at, event in enumerate(events(options.events, rng)):
-        net.publish(event, net.network.now + 0.05 * len(made) + SETTLING + 0.02 * at)
+        net.subscribe(each.id, each.where, start + 0.05 * at)
     return net
 
 
-def _congestion(options: Options, recorder: Recorder) -> Overlay:
+# --- What they share -------------------------------------------------------------------------------------------------
+
+
+def _congestion(chosen: Chosen, recorder: Recorder) -> Overlay:
     links, publishers, subscribers = congestion_links()
-    return _overlay(links, subscribers, publishers, options, recorder)
+    edge = dict.fromkeys(subscribers, "subscribers' edge") | dict.fromkeys(publishers, "publishers' edge")
+    return _overlay(links, subscribers, publishers, chosen, space_of(4), edge | dict.fromkeys(CORE, "core"))
 
 
 def _overlay(
-    links: list[tuple[str, str]], subscribers: list[str], publishers: list[str], options: Options, recorder: Recorder
+    links: Links, subscribers: list[str], publishers: list[str], chosen: Chosen, space: Space, tiers: Mapping[str, str]
 ) -> Overlay:
-    settings = Settings(options.routing, options.policy)  # type: ignore[arg-type]
-    net = Overlay(
-        space_of(4), links, subscribers, publishers, settings, options.seed, _cost(options.costs), observer=recorder
-    )
-    edge = dict.fromkeys(subscribers, "subscribers' edge") | dict.fromkeys(publishers, "publishers' edge")
-    tiers = {name: edge.get(name, "core" if name in CORE else "inner") for name in names_of(links)}
-    net.network.at(net.network.now, recorder.start, net.network, tiers)
+    if chosen.costs not in COSTS:
+        raise CallerError(f"no cost model {chosen.costs!r}; there are {', '.join(COSTS)}")
+    net = Overlay(space, links, subscribers, publishers, chosen.settings, chosen.seed)
+    net.tiers = {name: tiers.get(name, "inner") for name in names_of(links)}
     return net
 
 
-def _cost(name: str) -> Callable[[Settings], Cost]:
-    costs: dict[str, Callable[[Settings], Cost]] = {
-        "free": lambda settings: free,
-        "measured": lambda settings: measured,
-        "congestion": lambda settings: congestion(settings.policy),
-    }
-    if name not in costs:
-        raise CallerError(f"no cost model {name!r}; there are {', '.join(costs)}")
-    return costs[name]
+def _at_work(
+    net: Overlay,
+    chosen: Chosen,
+    recorder: Recorder,
+    begin: float,
+    published: Iterable[tuple[float, Mapping[str, Any], str | None]],
+) -> None:
+    """From a time on, brokers are busy with messages and somebody watches; events come at their times, from somewhere
+    or a publisher's broker; and brokers hear every second that time passes."""
+    net.network.observer = recorder
+    net.network.at(begin, net.charge, COSTS[chosen.costs])
+    net.network.at(begin, recorder.start, net.network, net.tiers)
+    last = begin
+    for at, event, broker in published:
+        net.publish(event, at, broker)
+        last = max(last, at)
+    if chosen.settings.is_incremental:
+        for second in range(int(last + TICKING - begin)):
+            net.network.at(begin + second, net.network.tick)
 
+
+COSTS: dict[str, Callable[[Settings], Cost]] = {
+    "free": lambda settings: free,
+    "measured": lambda settings: measured,
+    "congestion": lambda settings: congestion(settings.policy),
+    "complex": lambda settings: complex_engine(settings.policy),
+}
 
 SCENARIOS = {
     each.name: each
     for each in (
-        Scenario("unsubscriptions", "the widest leave, of 49 brokers (congestion, figure 9)", unsubscriptions),
+        Scenario("unsubscriptions", "the widest leave, of 49 brokers (congestion, figures 9 to 11)", unsubscriptions,
+                 80_000, 2_100, 14_000, 20),
+        Scenario("complex", "the same with a slow cover engine (figures 13 to 15)", complex_,
+                 30_000, 30, 21_000, 300, "complex"),
+        Scenario("clustered", "related subscriptions live near one another (figure 16)", clustered,
+                 30_000, 30, 21_000, 300, "complex"),
+        Scenario("workflow", "processes on engines of four domains, monitored now and then (figure 12)", workflow,
+                 events=20_000),
+        Scenario("mobile", "monitors that want everything move (figure 18 a, c)", mobile,
+                 5_000, 30, 21_600, 180, "complex"),
+        Scenario("mobile-all", "and everybody else moves, too (figure 18 b, d)", mobile_all,
+                 5_000, 30, 21_600, 180, "complex"),
         Scenario("arrivals", "subscriptions and events come to 49 brokers", arrivals),
         Scenario("line", "a chain of ten brokers, the publisher at one end", line),
     )

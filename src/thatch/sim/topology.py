@@ -39,6 +39,31 @@ def congestion() -> tuple[Links, list[str], list[str]]:
     return links, publishers, edge
 
 
+def domains() -> tuple[Links, list[str]]:
+    """The congestion paper's workflow overlay: four domains of ten brokers in three levels, and the six engines of
+    each. How domains are joined is not said: here their heads are a chain."""
+    links = chain([f"D{domain}" for domain in range(1, 5)])
+    engines = []
+    for domain in range(1, 5):
+        links += [(f"D{domain}", f"D{domain}M{at}") for at in range(1, 4)]
+        for at in range(6):
+            engines.append(f"D{domain}E{at + 1}")
+            links.append((f"D{domain}M{at % 3 + 1}", engines[-1]))
+    return links, engines
+
+
+def regions() -> tuple[Links, list[list[str]]]:
+    """The congestion paper's tiers of figure 17, whose size is not said: here a centre, four regional brokers, three
+    below each, and three edge brokers below each of these. The edge brokers by region."""
+    links = [("C", f"R{region}") for region in range(1, 5)]
+    edge: list[list[str]] = []
+    for region in range(1, 5):
+        links += [(f"R{region}", f"R{region}M{at}") for at in range(1, 4)]
+        edge.append([f"R{region}E{at}" for at in range(1, 10)])
+        links += [(f"R{region}M{(at - 1) // 3 + 1}", f"R{region}E{at}") for at in range(1, 10)]
+    return links, edge
+
+
 def monte_carlo() -> Links:
     """The monte-carlo paper's nine brokers (figure 1); B8, whose link is lost, hangs on B7."""
     pairs = ((1, 3), (2, 3), (3, 4), (4, 5), (4, 6), (4, 7), (7, 9), (7, 8))
