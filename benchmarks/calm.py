@@ -9,19 +9,21 @@ paper's table II; what the paper leaves open is chosen in sim/topology.py and si
 retracting    the paper's *active* covering: a wider subscription takes back the narrower ones told before
 lazy          it does not
 packed        retracting, and an unsubscription carries its replacements
-incremental   packed, and what leaves is kept beyond the broker from which more than theta = 0.9 of its events are
-              wanted by others, too
+incremental   retracting, and what leaves is kept beyond the broker from which more than theta = 0.9 of its events are
+              wanted by others, too; also packed
 
-and, for each of retracting and lazy, the same run in which nobody leaves. The subscriptions are loaded without service
-times; then events come for a while, so that there is a history to judge by; then the first one leaves. Variants of one
-engine start from the same state (a copy of the process). All of them deliver the same events to the same subscribers,
-which is checked.
+and, for each of retracting and lazy, the same run in which nobody leaves. Queues are in order, as in the paper; and,
+for some, events come first and overtake what brokers tell one another about subscriptions (sim/network.py).
+
+The subscriptions are loaded without service times; then events come for a while, so that there is a history to judge
+by; then the first one leaves. Variants of one engine start from the same state (a copy of the process). The events of
+the last half second are checked against brute force.
 
 control E     messages of subscribing and unsubscribing that broker E, next to the publishers, handles from the first
               unsubscription on; `carried` counts the subscriptions in them
 exposed       subscriptions told over links of the core, from then on
 queue         longest queue of a core broker; and the integral over all core brokers, in message-seconds
-during, after delay of events published in the first 20 s from the first unsubscription on, and in the 60 s after that
+during, after delay of events published in the first 20 s from the first unsubscription on, and in the 40 s after that
 table         subscriptions held by core brokers in the end, mean
 in vain       events that came to a broker where nobody wanted them, of all that came from neighbours, from then on
 phi           the similarity of what leaves to the others, by the statistics at its own broker and by all its events, at
@@ -31,6 +33,7 @@ phi           the similarity of what leaves to the others, by the statistics at 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import random
 import sys
@@ -41,23 +44,28 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import report
+from benchmarks import RESULTS, report
 from thatch.broker import Policy, Settings
-from thatch.messages import Deliver, Publish, Replace, Subscribe, Unsubscribe
+from thatch.broker.dryrun import carried
+from thatch.messages import Deliver, Publish
 from thatch.sim.costs import congestion as congestion_costs
 from thatch.sim.network import Observer
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import CORE, congestion, path
-from thatch.sim.workload import Generated, covered, events, space_of
+from thatch.sim.workload import FITTED, Generated, covered, events, space_of
 
 EVERY = 0.01  # seconds between events
 LEAVING = 0.5  # seconds between unsubscriptions
-DURING, AFTER = 20.0, 60.0
+DURING, AFTER = 20.0, 40.0
 SAMPLE = 0.25
+PICTURE = RESULTS / "calm.png"
 BASES = {
-    "retracting": (None, "retracting", "packed", "incremental"),
+    "retracting": (None, "retracting", "packed", "incremental", "incremental packed"),
     "lazy": (None, "lazy"),
 }
+POLICIES = ("retracting", "lazy", "packed", "incremental")
+EVENTS_FIRST = (None, "retracting", "incremental")  # that run with both kinds of queues
+QUEUES = {"in order": False, "events first": True}
 
 
 class Watch(Observer):
@@ -69,6 +77,7 @@ class Watch(Observer):
         self.got: Counter[str] = Counter()
         self.queue_max = 0
         self.queue_integral = 0.0
+        self.queues: list[tuple[float, int]] = []  # the longest of the core, at each sample
 
     def published(self, client: str, broker: str, event: Publish, now: float) -> None:
         self.published_at[event.id] = now
@@ -79,8 +88,9 @@ class Watch(Observer):
         self.got[delivered.event.id] += len(delivered.ids)
 
     def sample(self, net: Overlay) -> None:
-        queues = [len(net.network.nodes[name].queue) for name in CORE]
+        queues = [net.network.nodes[name].waiting for name in CORE]
         self.queue_max = max(self.queue_max, *queues)
+        self.queues.append((net.network.now, max(queues)))
         self.queue_integral += SAMPLE * sum(queues)
         if net.network.is_busy:
             net.network.at(net.network.now + SAMPLE, self.sample, net)
@@ -97,7 +107,7 @@ class Experiment:
         )
         rng = random.Random(options.seed)
         count, degree = round(80_000 * options.scale), max(1, round(2_100 * options.scale))
-        self.made = covered(count, degree, rng)
+        self.made = covered(count, degree, rng, child=FITTED)
         began = time.perf_counter()
         for at, each in enumerate(self.made):
             self.net.subscribe(each.id, each.where, self.net.network.now + 1e-3 * at)
@@ -112,20 +122,23 @@ class Experiment:
             self.net.publish(event, begin + EVERY * at)
         self.net.network.run(self.start)
 
-    def run(self, variant: str | None) -> dict[str, Any]:
+    def run(self, variant: str | None, queues: str) -> dict[str, Any]:
         """From the state as it is when the first one leaves. In a process of its own."""
         net, watch, options = self.net, self.watch, self.options
+        net.network.events_first = QUEUES[queues]
         if variant in ("retracting", "lazy"):
             net.retune(self.settings.tuned(packed=False, theta=None))
         elif variant == "packed":
             net.retune(self.settings.tuned(theta=None))
+        elif variant == "incremental":
+            net.retune(self.settings.tuned(packed=False))
         before = self._totals()
         roots = [each for each in self.made if each.is_root][: options.unsubscriptions]
-        phi = self._phi(roots) if variant == "incremental" else None
+        phi = self._phi(roots) if variant and "incremental" in variant else None
         for at, root in enumerate(roots if variant else ()):
             net.unsubscribe(root.id, self.start + LEAVING * at)
-        carried = Counter[str]()
-        self._count_carried(carried)
+        counts = Counter[str]()
+        self._count_carried(counts)
         watch.sample(net)
         began = time.perf_counter()
         net.network.run()
@@ -136,8 +149,8 @@ class Experiment:
         arrived = after["events"] - before["events"]
         tables = [net.network.nodes[name].broker.table_size() for name in CORE]
         return {
-            "variant": variant or "nobody leaves",
-            "control E": after["E"] - before["E"], "carried": carried["E"], "exposed": after["told"] - before["told"],
+            "variant": variant or "nobody leaves", "queues": queues,
+            "control E": after["E"] - before["E"], "carried": counts["E"], "exposed": after["told"] - before["told"],
             "control core": after["core"] - before["core"],
             "queue": watch.queue_max, "queue integral": round(watch.queue_integral),
             "p50 during": 1e3 * float(np.quantile(during, 0.5)), "p99 during": 1e3 * float(np.quantile(during, 0.99)),
@@ -146,6 +159,7 @@ class Experiment:
             "preserved": sum(len(link.subscriptions.preserved) for node in net.network.nodes.values()
                              for link in node.broker.links.values()),
             "calm after s": round(net.network.now - self.start, 1), "phi": phi,
+            "series": self._series(counts, tables),
             "seconds": round(time.perf_counter() - began, 1), "loading": round(self.loading, 1),
         }  # fmt: skip
 
@@ -162,19 +176,31 @@ class Experiment:
             "vain": sum(link.counts.unwanted_in for link in links),
         }
 
-    def _count_carried(self, carried: Counter[str]) -> None:
-        """Subscriptions that come to E, also within packed messages."""
-        broker = self.net.network.nodes["E"].broker
+    def _count_carried(self, counts: Counter[str]) -> None:
+        """Subscriptions that come to core brokers, also within packed messages."""
+        for name in CORE:
+            self._count_at(name, counts)
+
+    def _count_at(self, name: str, counts: Counter[str]) -> None:
+        broker = self.net.network.nodes[name].broker
         handle = broker.handle
 
         def counted(message: Any, link: str, now: float) -> Any:
-            if isinstance(message, Subscribe | Replace):
-                carried["E"] += 1
-            elif isinstance(message, Unsubscribe):
-                carried["E"] += len(message.replacements)
+            counts[name] += carried(message)[0]
             return handle(message, link, now)
 
         broker.handle = counted  # type: ignore[method-assign]
+
+    def _series(self, counts: Counter[str], tables: list[int]) -> dict[str, Any]:
+        """For the picture: mean delays by second of publication, queues, subscriptions that came, and tables."""
+        delays: dict[int, list[float]] = {}
+        for published, delay in self.watch.delays:
+            delays.setdefault(int(published - self.start), []).append(delay)
+        return {
+            "delay": [(second, float(np.mean(of))) for second, of in sorted(delays.items())],
+            "queue": [(at - self.start, length) for at, length in self.watch.queues],
+            "carried": {name: counts[name] for name in CORE}, "table": dict(zip(CORE, tables, strict=True)),
+        }  # fmt: skip
 
     def _delays(self, begin: float, end: float) -> list[float]:
         return [delay for published, delay in self.watch.delays if begin <= published < end]
@@ -239,8 +265,8 @@ def _behind(links: list[tuple[str, str]], way: list[str], hops: int) -> set[str]
         behind |= more
 
 
-def _variant(experiment: Experiment, variant: str | None, results: Any) -> None:
-    results.put(experiment.run(variant))
+def _variant(experiment: Experiment, variant: str | None, queues: str, results: Any) -> None:
+    results.put(experiment.run(variant, queues))
 
 
 def compared(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -251,37 +277,77 @@ def compared(options: argparse.Namespace) -> list[dict[str, Any]]:
             progress(f"{cover} {base}: loading")
             experiment = Experiment(options, cover, base)
             for variant in variants:
-                progress(f"{cover} {base}: {variant or 'nobody leaves'}")
-                results = forked.Queue()
-                process = forked.Process(target=_variant, args=(experiment, variant, results))
-                process.start()
-                row = results.get(timeout=3_600)
-                process.join()
-                rows.append({"cover": cover, "base": base, **row})
+                for queues in QUEUES if base == "retracting" and variant in EVENTS_FIRST else ("in order",):
+                    progress(f"{cover} {base}: {variant or 'nobody leaves'}, {queues}")
+                    results = forked.Queue()
+                    process = forked.Process(target=_variant, args=(experiment, variant, queues, results))
+                    process.start()
+                    row = results.get(timeout=3_600)
+                    process.join()
+                    rows.append({"cover": cover, "base": base, **row})
             del experiment
     return rows
 
 
 def judged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Against retracting, and against the run of the same engine in which nobody leaves."""
+    """Against retracting, and against the run of the same engine and queues in which nobody leaves."""
     found = []
-    for cover in dict.fromkeys(row["cover"] for row in rows):
-        own = {row["variant"]: row for row in rows if row["cover"] == cover and row["base"] == "retracting"}
-        calm, loud, quiet = own["incremental"], own["retracting"], own["nobody leaves"]
+    for calm in [row for row in rows if row["phi"]]:
+        own = {
+            row["variant"]: row
+            for row in rows
+            if (row["cover"], row["base"], row["queues"]) == (calm["cover"], calm["base"], calm["queues"])
+        }
+        loud, quiet = own["retracting"], own["nobody leaves"]
         found.append(
             {
-                "cover": cover,
+                "cover": calm["cover"], "variant": calm["variant"], "queues": calm["queues"],
                 "control E / retracting": calm["control E"] / loud["control E"],
                 "carried E / retracting": calm["carried"] / loud["carried"],
-                "at most (floor, goal)": "1/10, 1/20",
+                "floor, goal": "1/10, 1/20",
                 "p99 during / nobody leaves": calm["p99 during"] / quiet["p99 during"],
                 "p99 after / nobody leaves": calm["p99 after"] / quiet["p99 after"],
-                "at most (floor, goal) ": "3, 1.5",
+                "floor, goal ": "3, 1.5",
                 "phi, mean": calm["phi"]["mean"], "difference": calm["phi"]["difference"],
                 "most": calm["phi"]["most"],
             }
         )  # fmt: skip
     return found
+
+
+def draw(rows: list[dict[str, Any]], cover: str) -> None:
+    """The four parts of the paper's figure 9, side by side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    own = {
+        row["variant"]: row["series"]
+        for row in rows
+        if (row["cover"], row["queues"]) == (cover, "in order") and row["variant"] in POLICIES
+    }
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    for at, (variant, series) in enumerate(own.items()):
+        for part, label in ((0, "delay"), (1, "queue")):
+            times, values = zip(*series[label], strict=True)
+            axes[0][part].plot(times, np.maximum(values, 1e-3 if part == 0 else 0.5), label=variant)
+        places = np.arange(len(CORE)) + 0.2 * at
+        axes[1][0].bar(places, [max(0.5, series["carried"][name]) for name in CORE], 0.2, label=variant)
+        axes[1][1].bar(places, [series["table"][name] for name in CORE], 0.2, label=variant)
+    titles = ("delay of events, by second of publication (s)", "longest queue of a core broker (messages)",
+              "subscriptions that came to core brokers", "subscriptions held by core brokers in the end")  # fmt: skip
+    for axis, title in zip(axes.flat, titles, strict=True):
+        axis.set_title(title, fontsize=9)
+        axis.legend(fontsize=8)
+    for axis in (axes[0][0], axes[0][1], axes[1][0]):
+        axis.set_yscale("log")
+    for axis in axes[0]:
+        axis.set_xlabel("seconds from the first unsubscription")
+    for axis in axes[1]:
+        axis.set_xticks(np.arange(len(CORE)) + 0.3, list(CORE))
+    PICTURE.parent.mkdir(exist_ok=True)
+    figure.savefig(PICTURE, dpi=100)
 
 
 def progress(text: str) -> None:
@@ -298,9 +364,12 @@ def main() -> None:
     parser.add_argument("--covers", default="pairwise,exact")
     parser.add_argument("--seed", type=int, default=5)
     options = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
     rows = compared(options)
-    report("calm", [{key: value for key, value in row.items() if key != "phi"} for row in rows])
+    (RESULTS / "calm_series.json").write_text(json.dumps(rows))
+    report("calm", [{key: value for key, value in row.items() if key not in ("phi", "series")} for row in rows])
     report("calm_ratios", judged(rows))
+    draw(rows, options.covers.split(",")[0])
 
 
 if __name__ == "__main__":

@@ -185,6 +185,9 @@ def _add_simulate(command: argparse.ArgumentParser) -> None:
         help="how long brokers are busy: not at all, as long as here, by the congestion paper's table II, or like its "
         f"complex engine {own}",
     )
+    command.add_argument(
+        "--events-first", action="store_true", help="events overtake what brokers tell one another (default: in order)"
+    )
     command.add_argument("--seed", type=int, default=0)
     command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between samples")
     command.add_argument("--output", metavar="FOLDER")
@@ -239,7 +242,7 @@ def _simulate(options: argparse.Namespace) -> int:
         raise CallerError(f"--interval {options.interval:g}: a number of seconds above 0")
     chosen = Options(
         options.subscriptions, options.degree, options.events, options.unsubscriptions, _policy(options),
-        options.routing, options.costs, options.seed,
+        options.routing, options.costs, options.seed, events_first=options.events_first,
     )  # fmt: skip
     folder = None if options.output is None else Path(options.output)
     result = simulate(options.scenario, chosen, folder, not options.no_plots, options.interval)

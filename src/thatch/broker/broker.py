@@ -385,9 +385,7 @@ class Broker:
 
     def _replace_preserved(self) -> None:
         """While subscriptions are idle, tell what preserved ones stand for, so many a second."""
-        if self._now < self._changed_at + self.settings.idle:
-            return
-        since = self._now - max(self._replaced_at, self._changed_at)
+        since = self._now - max(self._replaced_at, self._changed_at + self.settings.idle)
         most = int(since * self.settings.replaced)
         for link in self._forwarding.brokers():
             if most > 0 and link.subscriptions.preserved:

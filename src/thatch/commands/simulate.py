@@ -118,7 +118,7 @@ class _Progress:
             return
         self._last = now
         handled = sum(sum(node.handled.values()) for node in self.network.nodes.values())
-        waiting = sum(len(node.queue) for node in self.network.nodes.values())
+        waiting = sum(node.waiting for node in self.network.nodes.values())
         text = f"{self.network.now:,.1f} s simulated, {handled:,} messages handled, {waiting:,} waiting"
         print(f"\r\033[K{text}, {now - self.began:.0f} s", end="", file=sys.stderr, flush=True)
 

@@ -3,6 +3,9 @@
     client ~~wire~~ broker ~~wire~~ broker          a wire delivers in order; a cut loses what is on it
                     [queue]  one message at a time, each for as long as the cost model says; effects when it is done
 
+A queue is first in, first out; or events come first (`events_first`): they overtake what brokers tell one another about
+subscriptions, which may be much at once, but nothing that their own link's session, or their publisher, said before.
+
 Everything happens at a time and in an order that the seed and the calls determine: the same again gives the same trace.
 What comes twice or far too late (`echo`) is part of the model: messages are harmless then.
 """
@@ -26,6 +29,7 @@ from thatch.errors import CallerError
 from thatch.messages import (
     Deliver,
     Effect,
+    Hello,
     LinkDown,
     LinkUp,
     Message,
@@ -64,7 +68,11 @@ class Node:
     """A broker and its queue."""
 
     broker: Broker
-    queue: deque[tuple[Message, str]] = field(default_factory=deque)  # message, link
+    queue: deque[tuple[Message, str, bool]] = field(default_factory=deque)  # message, link, whether it holds events
+    events: deque[tuple[Message, str]] = field(default_factory=deque)  # that may be served before the queue
+    held: Counter[str] = field(
+        default_factory=Counter
+    )  # by link, what is in the queue that its events must not overtake
     is_busy: bool = False
     is_up: bool = True
     life: int = 0  # counts crashes
@@ -72,6 +80,30 @@ class Node:
     handled: Counter[str] = field(default_factory=Counter)
     cost: Cost = free
     pending: list[Effect] = field(default_factory=list)  # of the message that it is busy with
+
+    @property
+    def waiting(self) -> int:
+        return len(self.queue) + len(self.events)
+
+    def put(self, message: Message, link: str, events_first: bool) -> None:
+        if events_first and isinstance(message, Publish) and not self.held[link]:
+            self.events.append((message, link))
+            return
+        holds = events_first and self._holds(message, link)
+        self.queue.append((message, link, holds))
+        self.held[link] += holds
+
+    def take(self) -> tuple[Message, str]:
+        if self.events:
+            return self.events.popleft()
+        message, link, holds = self.queue.popleft()
+        self.held[link] -= holds
+        return message, link
+
+    def _holds(self, message: Message, link: str) -> bool:
+        """Whether events of its link stay behind a message: a client's own, and what begins or ends a session."""
+        own = self.broker.links.get(link)
+        return own is None or own.is_client or isinstance(message, LinkUp | LinkDown | Hello | Publish)
 
 
 class Clauses:
@@ -114,6 +146,7 @@ class Network:
         echo: float = 0.0,
         through_codec: bool = False,
         observer: Observer | None = None,
+        events_first: bool = False,
     ) -> None:
         """`echo`: the share of messages that come a second time, soon or late. `through_codec`: every message is
         written and read on its way, as between machines."""
@@ -124,6 +157,7 @@ class Network:
         self.wires: dict[tuple[str, str], Wire] = {}
         self.copies: Counter[str] = Counter()  # of events on their way
         self.hang_ups: list[str] = []  # of brokers on one another
+        self.events_first = events_first
         self._disk, self._echo, self._through_codec = disk_seconds, echo, through_codec
         self._random = random.Random(seed)
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -232,8 +266,10 @@ class Network:
             return
         node.is_up = False
         node.life += 1
-        lost = [message for message, _ in node.queue]
+        lost = [message for message, _ in node.events] + [message for message, _, _ in node.queue]
         node.queue.clear()
+        node.events.clear()
+        node.held.clear()
         if node.pending and isinstance(node.pending[0], Persist) and self._random.random() < 0.5:
             node.store += node.pending[0].records  # they reached the disk, and nobody heard of it
         node.pending, node.is_busy = [], False
@@ -320,15 +356,15 @@ class Network:
 
     def _take(self, name: str, message: Message, link: str) -> None:
         node = self.nodes[name]
-        node.queue.append((message, link))
+        node.put(message, link, self.events_first)
         if not node.is_busy:
             self._serve(name)
 
     def _serve(self, name: str) -> None:
         """The next message of a broker's queue: handled now, and its effects run when the broker is done with it."""
         node = self.nodes[name]
-        while node.queue and not node.is_busy:
-            message, link = node.queue.popleft()
+        while node.waiting and not node.is_busy:
+            message, link = node.take()
             if self._through_codec and link != OPERATOR and not isinstance(message, LinkUp | LinkDown):
                 message = codec.Codec(node.broker.space).decode(codec.encode(message))
             written = b"Retune" if isinstance(message, Retune) else codec.encode(message)

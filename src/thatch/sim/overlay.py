@@ -31,6 +31,7 @@ class Overlay:
     seed: int = 0
     cost: Callable[[Settings], Cost] = lambda settings: free
     observer: Observer | None = None
+    events_first: bool = False
     network: Network = field(init=False)
     where: dict[str, str] = field(default_factory=dict)  # subscription -> its broker
     tiers: dict[str, str] = field(default_factory=dict)  # broker -> what it is, for whoever looks at measurements
@@ -38,7 +39,7 @@ class Overlay:
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
-        self.network = Network(self.space, self.seed, observer=self.observer)
+        self.network = Network(self.space, self.seed, observer=self.observer, events_first=self.events_first)
         for name in names_of(self.links):
             self.network.add_broker(name, self.settings, self.cost(self.settings))
         for link in self.links:

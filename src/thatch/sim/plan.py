@@ -40,6 +40,7 @@ class Plan:
     echo: float
     disk_seconds: float
     through_codec: bool
+    events_first: bool
     steps: tuple[Step, ...]
 
     def prefix(self, steps: int) -> Plan:
@@ -48,7 +49,7 @@ class Plan:
         end = Step(kept[-1].at + 5.0 if kept else 0.0, "rest", ())
         return Plan(
             self.seed, self.links, self.latencies, self.bandwidth, self.homes, self.publishers, self.routing, self.echo,
-            self.disk_seconds, self.through_codec, (*kept, end),
+            self.disk_seconds, self.through_codec, self.events_first, (*kept, end),
         )  # fmt: skip
 
 
@@ -116,7 +117,8 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Plan:
         seed, links, tuple(rng.choice((0.0005, 0.002, 0.02)) for _ in links), rng.choice((None, 1e5, 2e4, 2e4)), homes,
         publishers, routing,
         echo=rng.choice((0.0, 0.0, 0.05)), disk_seconds=rng.choice((0.0, 0.0, 0.003)),
-        through_codec=rng.random() < 0.15, steps=tuple(sorted(made, key=lambda step: step.at)),
+        through_codec=rng.random() < 0.15, events_first=seed % 2 == 1,
+        steps=tuple(sorted(made, key=lambda step: step.at)),
     )  # fmt: skip
 
 

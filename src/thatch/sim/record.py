@@ -53,7 +53,7 @@ class Recorder(Observer):
         now = self._network.now
         for name, node in self._network.nodes.items():
             links = [link for link in node.broker.links.values() if not link.is_client]
-            self._add(now, name, "queue", len(node.queue))
+            self._add(now, name, "queue", node.waiting)
             self._add(now, name, "table", node.broker.table_size())
             self._add(now, name, "told", sum(len(link.subscriptions.sent) for link in links))
             self._add(now, name, "events in", sum(link.counts.events_in for link in links))

@@ -97,8 +97,9 @@ class Run(Observer):
     def __init__(self, plan: Plan, settings: Settings, clauses: Clauses | None = None) -> None:
         self.plan, self.settings = plan, settings
         self.network = Network(
-            clauses or clauses_of_plans(), plan.seed, plan.disk_seconds, plan.echo, plan.through_codec, observer=self
-        )
+            clauses or clauses_of_plans(), plan.seed, plan.disk_seconds, plan.echo, plan.through_codec, self,
+            plan.events_first,
+        )  # fmt: skip
         self.grown_space = self.network.clauses.read_space(Space.parse(GROWN).to_json())
         self.oracle = Oracle()
         self.people = {name: Person(name, home) for name, home in plan.homes.items()}

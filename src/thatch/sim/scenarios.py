@@ -20,7 +20,7 @@ from thatch.sim.record import Recorder
 from thatch.sim.topology import CORE, Links, chain, domains, names_of, regions
 from thatch.sim.topology import congestion as congestion_links
 from thatch.sim.workflow import activity_events, draw_processes, workflow_space
-from thatch.sim.workload import Generated, covered, events, space_of
+from thatch.sim.workload import FITTED, Generated, covered, events, space_of
 from thatch.space import Space
 
 BEFORE = 0.4  # of the events, before anything leaves
@@ -42,6 +42,7 @@ class Options:
     seed: int = 0
     idle: float = 30.0
     replaced: float = 20.0
+    events_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Chosen:
     costs: str
     settings: Settings
     seed: int
+    events_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Scenario:
         settings = Settings(options.routing, options.policy, idle=options.idle, replaced=options.replaced)  # type: ignore[arg-type]
         names = ("subscriptions", "degree", "events", "unsubscriptions", "costs")
         own = {name: getattr(self if getattr(options, name) is None else options, name) for name in names}
-        return Chosen(**own, settings=settings, seed=options.seed)
+        return Chosen(**own, settings=settings, seed=options.seed, events_first=options.events_first)
 
     def build(self, options: Options, recorder: Recorder) -> Overlay:
         return self.run(self.chosen(options), recorder)
@@ -117,7 +119,7 @@ def clustered(chosen: Chosen, recorder: Recorder) -> Overlay:
 
 def _loaded(net: Overlay, chosen: Chosen, place: Callable[[Generated], str] | None = None) -> list[Generated]:
     rng = random.Random(chosen.seed)
-    made = covered(chosen.subscriptions, chosen.degree, rng)
+    made = covered(chosen.subscriptions, chosen.degree, rng, child=FITTED)
     for at, each in enumerate(made):
         net.subscribe(each.id, each.where, net.network.now + LOADING * at, place and place(each))
     return made
@@ -258,6 +260,7 @@ def _overlay(
     if chosen.costs not in COSTS:
         raise CallerError(f"no cost model {chosen.costs!r}; there are {', '.join(COSTS)}")
     net = Overlay(space, links, subscribers, publishers, chosen.settings, chosen.seed)
+    net.network.events_first = chosen.events_first
     net.tiers = {name: tiers.get(name, "inner") for name in names_of(links)}
     return net
 

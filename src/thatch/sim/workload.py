@@ -21,6 +21,10 @@ from thatch.region import Region
 from thatch.space import Space
 
 DOMAIN = 10_000
+# The side of a child, of its root's, for which incremental pruning exposes what the congestion paper's table III says:
+# at theta = 0.9 about 1,100, 1,400, 800, 1,500 and 1,700 subscriptions at A to E (published: 664, 1,783, 1,196, 1,276,
+# 1,543) and nearly none at 0.5. The paper does not say how its subscriptions were made.
+FITTED = 0.65
 
 
 @dataclass(frozen=True, slots=True)

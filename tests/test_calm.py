@@ -1,0 +1,679 @@
+"""Calm unsubscription: packing, incremental pruning, merging as a policy, and plans. One example for each rule, and
+properties against what is done one by one. Random overlays with all of it are in test_sim_seeds.py."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import examples
+from thatch import Space
+from thatch.broker import Broker, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
+from thatch.broker.broker import OPERATOR
+from thatch.broker.statistics import SLICES, Distances
+from thatch.broker.tables import SUBSCRIPTIONS
+from thatch.cli import main
+from thatch.cover import RelationGraph, Told
+from thatch.errors import CallerError
+from thatch.messages import (
+    Deliver,
+    Put,
+    Reject,
+    Retune,
+    Subscribe,
+    Unsubscribe,
+)
+from thatch.sim import dryrun
+from thatch.sim.network import Observer
+from thatch.sim.overlay import Overlay
+from thatch.sim.topology import chain, congestion, path
+from thatch.sim.workflow import draw_processes, workflow_space
+from thatch.sim.workload import covered, events, space_of
+
+SPACE = Space.parse("x int not null 0..100, y int not null 0..100")
+CALM = Policy("pairwise", True, packed=True, theta=0.9)
+
+
+class Heard(Observer):
+    """Who got which events."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, str, tuple[str, ...], int, int]] = []
+
+    def delivered(self, client: str, broker: str, delivered: Deliver, now: float) -> None:
+        event = delivered.event
+        self.got.append((event.id, client, delivered.ids, event.distance, event.count))
+
+
+def overlay(links: list[tuple[str, str]], publishers: list[str], policy: Policy, **settings: Any) -> Overlay:
+    names = list(dict.fromkeys(name for link in links for name in link))
+    return Overlay(SPACE, links, names, publishers, Settings(policy=policy, **settings), observer=Heard())
+
+
+def told(net: Overlay, teller: str, hearer: str) -> dict[str, str]:
+    """By the last part of the id."""
+    found = net.network.nodes[teller].broker.told(SUBSCRIPTIONS, hearer).all_told()
+    return {id.split("/")[-1]: where for id, where in found.items()}
+
+
+def published(net: Overlay, *points: tuple[int, int]) -> None:
+    for x, y in points:
+        net.publish({"x": x, "y": y})
+        net.network.run()
+
+
+def subscribed(net: Overlay, broker: str, **wheres: str) -> None:
+    for id, where in wheres.items():
+        net.subscribe(id, where, broker=broker)
+        net.network.run()
+
+
+def left(net: Overlay, *ids: str) -> None:
+    for id in ids:
+        net.unsubscribe(id)
+    net.network.run()
+    for node in net.network.nodes.values():
+        node.broker.check_invariants()
+
+
+def sent_to(net: Overlay, hearer: str, teller: str) -> list[Any]:
+    """What a broker is told from now on, of subscriptions."""
+    heard: list[Any] = []
+    broker = net.network.nodes[hearer].broker
+    handle = broker.handle
+
+    def noting(message: Any, link: str, now: float) -> Any:
+        if link == teller and isinstance(message, Subscribe | Unsubscribe):
+            heard.append(message)
+        return handle(message, link, now)
+
+    broker.handle = noting  # type: ignore[method-assign]
+    return heard
+
+
+# --- Statistics ------------------------------------------------------------------------------------------------------
+
+
+def test_the_prune_distance_is_the_smallest_below_which_more_than_theta_of_the_events_are() -> None:
+    distances = Distances(60.0)
+    for distance in [6] * 86 + [7] * 14:
+        distances.saw("S1", ["A1"], distance, 0.0)
+    assert distances.prune("S1", ["A1", "A2"], 0.85, 1.0) == {"A1": 7, "A2": 0}
+    assert distances.prune("S1", ["A1"], 0.86, 1.0) == {"A1": 8}
+    assert distances.similarity("S1", "A1", 6, 1.0) == 0.86 and distances.similarity("S1", "A2", 6, 1.0) is None
+
+
+def test_the_window_slides_and_is_purged() -> None:
+    distances = Distances(SLICES * 1.0)
+    for second in range(30):
+        distances.saw("S1", ["A1"], second, float(second))
+    assert list(distances.counts("S1", "A1", 29.0)) == list(range(30 - SLICES, 30))
+    assert distances.counts("S1", "A1", 33.0) == {26: 1, 27: 1, 28: 1, 29: 1}
+    assert distances.counts("S1", "A1", 300.0) == {}
+    distances.forget("S1")
+    assert len(distances) == 0
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.floats(0, 0.999))
+def test_prune_distances_by_their_definition(seen: list[int], theta: float) -> None:
+    distances = Distances(1.0)
+    for each in seen:
+        distances.saw("s", ["a"], each, 0.5)
+    shares = {h: sum(each < h for each in seen) / len(seen) for h in range(11)}
+    assert distances.prune("s", ["a"], theta, 0.5)["a"] == min(h for h, share in shares.items() if share > theta)
+
+
+def test_figure_6_the_header_of_an_event() -> None:
+    """From A to I: others want it at C and at G, so at I the nearest one is two hops away."""
+    net = overlay([*chain("ABCDEFGHI"), ("C", "J"), ("G", "K")], ["A"], CALM)
+    subscribed(net, "I", s1="x < 50")
+    subscribed(net, "J", other="x < 60")
+    subscribed(net, "K", third="x < 55")
+    published(net, (10, 10))
+    heard = net.network.observer
+    assert isinstance(heard, Heard)
+    assert {client: (distance, count) for _, client, _, distance, count in heard.got} == {
+        "at J": (1, 1), "at K": (1, 2), "at I": (2, 2),
+    }  # fmt: skip
+    broker = net.network.nodes["I"].broker
+    assert broker.similarity("I/at I/s1", 1, net.network.now) == {"A/from A/all": 0.0}
+    assert broker.similarity("I/at I/s1", 2, net.network.now) == {"A/from A/all": 1.0}
+
+
+def test_only_the_subscribers_own_broker_keeps_a_history_and_it_ends_with_the_subscription() -> None:
+    net = overlay(chain("ABC"), ["A"], CALM)
+    subscribed(net, "C", s="x < 50")
+    published(net, (1, 1))
+    kept = {name: len(node.broker._distances) for name, node in net.network.nodes.items()}
+    assert kept == {"A": 0, "B": 0, "C": 1}
+    left(net, "s")
+    assert len(net.network.nodes["C"].broker._distances) == 0
+
+
+# --- Packed ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [Policy("exact"), Policy("pairwise", True), Policy("pairwise", graph="simplified")])
+def test_packed_an_unsubscription_carries_its_replacements(policy: Policy) -> None:
+    packed = Settings(policy=policy).tuned(packed=True).policy
+    net = overlay(chain("ABC"), ["C"], packed)
+    subscribed(net, "A", wide="x < 50", one="x < 10", two="x BETWEEN 20 AND 30")
+    at_b, at_c = sent_to(net, "B", "A"), sent_to(net, "C", "B")
+    left(net, "wide")
+    for heard in (at_b, at_c):
+        (message,) = heard
+        assert message.id == "A/at A/wide" and message.also == ()
+        assert message.replacements == {"A/at A/one": "x < 10", "A/at A/two": "x BETWEEN 20 AND 30"}
+    assert told(net, "B", "C") == {"one": "x < 10", "two": "x BETWEEN 20 AND 30"}
+
+
+def test_packed_retractions_come_with_the_wider_one() -> None:
+    net = overlay(chain("AB"), ["B"], Policy("exact", True, packed=True))
+    subscribed(net, "A", one="x < 10", two="x BETWEEN 20 AND 30")
+    heard = sent_to(net, "B", "A")
+    subscribed(net, "A", wide="x < 50")
+    (message,) = heard
+    assert message.where == "x < 50" and sorted(message.retracts) == ["A/at A/one", "A/at A/two"]
+    assert net.network.nodes["B"].broker.received(SUBSCRIPTIONS, "A") == {"A/at A/wide": "x < 50"}
+
+
+def test_a_replacement_goes_only_where_its_advertisements_are() -> None:
+    """Of the two publishers' brokers that knew the one that leaves, each hears what it may publish."""
+    net = Overlay(SPACE, [("A", "B"), ("B", "C"), ("B", "D")], ["A"], [], Settings(policy=Policy(packed=True)))
+    for broker, where in (("C", "x < 20"), ("D", "x >= 20")):
+        client = net.network.add_client(f"from {broker}")
+        net.network.join(broker, client.name)
+        net.network.run()
+        net.network.tell(client.name, client.advertise(broker, "all", where))
+        net.network.run()
+    subscribed(net, "A", wide="x < 50", low="x < 10", high="x BETWEEN 30 AND 40")
+    left(net, "wide")
+    assert told(net, "B", "C") == {"low": "x < 10"} and told(net, "B", "D") == {"high": "x BETWEEN 30 AND 40"}
+
+
+boxes = st.tuples(st.integers(0, 11), st.integers(0, 6), st.integers(0, 11), st.integers(0, 6))
+
+
+def clause(box: tuple[int, int, int, int]) -> str:
+    x, width, y, height = box
+    return f"x BETWEEN {x} AND {x + width} AND y BETWEEN {y} AND {y + height}"
+
+
+@pytest.mark.parametrize("kind", ["exact", "exact retracting", "pairwise", "traditional", "simplified"])
+@examples(60)
+@given(st.lists(boxes, min_size=2, max_size=14), st.lists(boxes, max_size=8), st.data())
+def test_an_exchange_tells_what_one_by_one_tells(kind: str, held: list[Any], new: list[Any], data: Any) -> None:
+    """For covering by one, the same members are active; for a union, whatever is passive has a certificate that holds
+    (`check_invariants` verifies each), and what is forwarded and withdrawn leads from the one set to the other."""
+
+    def empty() -> Told | RelationGraph:
+        if kind in ("traditional", "simplified"):
+            return RelationGraph(SPACE, kind)
+        return Told(SPACE, kind.split()[0], "retracting" in kind)
+
+    one, other = empty(), empty()
+    for at, box in enumerate(held):
+        for each in (one, other):
+            each.subscribe(f"h{at}", SPACE.where(clause(box)))
+    gone = data.draw(st.lists(st.sampled_from([f"h{at}" for at in range(len(held))]), unique=True, min_size=1))
+    coming = {f"n{at}": SPACE.where(clause(box)) for at, box in enumerate(new)}
+    before = set(one.active)
+    change = one.exchange(gone, coming)
+    one.check_invariants()
+    assert set(one.active) == (before | set(change.forward)) - set(change.withdraw)
+    assert not set(change.forward) & before and set(change.withdraw) <= before
+    for id in gone:
+        other.unsubscribe(id)
+    for id, region in coming.items():
+        other.subscribe(id, region)
+    if kind in ("traditional", "simplified"):
+        assert one.active == other.active and one.passive.keys() == other.passive.keys()
+    for x in range(18):
+        for y in range(18):
+            held_by = [id for id in [*one.active, *one.passive] if one.region(id).contains({"x": x, "y": y})]
+            assert not held_by or any(map(one.is_active, held_by)), (x, y)
+
+
+def test_an_exchange_of_the_simplified_graph_compares_newcomers_with_the_children_of_the_one_that_leaves() -> None:
+    """The paper's first step: not with all roots."""
+    graph = RelationGraph(SPACE, "simplified")
+    for at in range(50):
+        graph.subscribe(f"root{at}", SPACE.where(f"x = {2 * at}"))
+    graph.subscribe("wide", SPACE.where("x = 100"))
+    before = graph.comparisons
+    change = graph.exchange(["wide"], {f"n{at}": SPACE.where(f"x = 100 AND y = {at}") for at in range(5)})
+    assert change.forward == [f"n{at}" for at in range(5)] and change.withdraw == ["wide"]
+    assert graph.comparisons - before < 5 + 10 + 5 * 50 + 1, (
+        "each is compared with the other roots once, when it is one"
+    )
+
+
+# --- Incremental -----------------------------------------------------------------------------------------------------
+
+
+def wide_on_a_chain(theta: float = 0.9, **settings: Any) -> Overlay:
+    """A - B - C - D - E - P: `wide` lives at A, what it holds back at B and A; events of B's hit wide, too."""
+    net = overlay(chain("ABCDEP"), ["P"], Policy("pairwise", True, packed=True, theta=theta), **settings)
+    subscribed(net, "A", wide="x < 50", a1="x < 10 AND y < 50", a2="x < 10 AND y >= 50")
+    subscribed(net, "B", b1="x < 40 AND y < 50", b2="x < 40 AND y >= 50")
+    return net
+
+
+def test_incremental_keeps_what_leaves_beyond_the_critical_broker() -> None:
+    """All events of `wide` are wanted at B, too, one hop away, so h = 2: it is taken back over two hops, and C tells
+    it on for those that it holds back."""
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)))
+    at_d = sent_to(net, "D", "C")
+    left(net, "wide")
+    assert told(net, "A", "B").keys() == {"a1", "a2"}
+    assert told(net, "B", "C").keys() == {"b1", "b2"}, "b1 and b2 hold a1 and a2"
+    assert told(net, "C", "D") == {"wide": "x < 50"} and at_d == []
+    broker = net.network.nodes["C"].broker
+    preserved = broker.links["D"].subscriptions
+    assert list(preserved.preserved) == ["A/at A/wide"]
+    assert preserved.told.dependents("A/at A/wide") == ["B/at B/b1", "B/at B/b2"]
+    assert net.network.nodes["D"].broker.received(SUBSCRIPTIONS, "C") == {"A/at A/wide": "x < 50"}
+
+
+def test_events_that_only_the_preserved_one_wants_end_at_the_critical_broker() -> None:
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)))
+    left(net, "wide")
+    heard = net.network.observer
+    assert isinstance(heard, Heard)
+    heard.got.clear()
+    published(net, (45, 1), (5, 1))
+    assert [(client, ids) for _, client, ids, _, _ in heard.got] == [("at B", ("b1",)), ("at A", ("a1",))]
+    assert net.network.nodes["C"].broker.links["D"].counts.unwanted_in == 1
+
+
+def test_without_history_nothing_is_taken_back_and_with_unlike_events_everything_is() -> None:
+    net = wide_on_a_chain()
+    left(net, "wide")
+    assert told(net, "A", "B").keys() == {"wide"}, "no event is brought in vain"
+    net = wide_on_a_chain()
+    published(net, *((45, at) for at in range(0, 100, 5)))
+    left(net, "wide")
+    assert told(net, "E", "P").keys() == {"b1", "b2"}
+
+
+def test_a_subscription_that_holds_back_nobody_is_not_preserved() -> None:
+    net = overlay(chain("ABC"), ["C"], CALM)
+    subscribed(net, "A", alone="x < 50")
+    left(net, "alone")
+    assert told(net, "A", "B") == told(net, "B", "C") == {}
+
+
+def test_a_preserved_one_is_withdrawn_when_nobody_is_left_that_it_stands_for() -> None:
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)))
+    left(net, "wide")
+    left(net, "b1")
+    assert told(net, "D", "E").keys() == {"wide"}
+    left(net, "b2", "a1", "a2")
+    assert all(told(net, *link) == {} for link in chain("ABCDEP"))
+
+
+def test_a_preserved_one_goes_on_covering_later_ones() -> None:
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)))
+    left(net, "wide")
+    heard = sent_to(net, "D", "C")
+    subscribed(net, "C", later="x BETWEEN 30 AND 45")
+    assert heard == []
+    left(net, "b1", "b2", "a1", "a2")
+    assert told(net, "C", "D").keys() == {"wide"}, "it stands for the later one now"
+    left(net, "later")
+    assert told(net, "C", "D") == {}
+
+
+def test_a_wider_one_takes_a_preserved_one_back() -> None:
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)))
+    left(net, "wide")
+    subscribed(net, "B", all="TRUE")
+    assert told(net, "C", "D").keys() == {"all"}
+    assert net.network.nodes["C"].broker.links["D"].subscriptions.preserved == {}
+
+
+def test_a_preserved_one_that_comes_back_is_itself_again() -> None:
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)))
+    left(net, "wide")
+    heard = sent_to(net, "D", "C")
+    subscribed(net, "A", wide="x < 50")
+    assert heard == [] and net.network.nodes["C"].broker.links["D"].subscriptions.preserved == {}
+    assert told(net, "A", "B").keys() == {"wide"}
+
+
+def test_a_preserved_one_whose_id_comes_back_otherwise_goes_on_as_another_incarnation() -> None:
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)))
+    left(net, "wide")
+    subscribed(net, "A", wide="x BETWEEN 45 AND 60")
+    found = net.network.nodes["C"].broker.told(SUBSCRIPTIONS, "D").all_told()
+    assert found == {"~/1~A/at A/wide": "x < 50", "A/at A/wide": "x BETWEEN 45 AND 60"}
+    left(net, "wide", "b1", "b2", "a1", "a2")
+    assert all(told(net, *link) == {} for link in chain("ABCDEP"))
+
+
+def test_what_is_preserved_survives_a_restart() -> None:
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)))
+    left(net, "wide")
+    network = net.network
+    store = list(network.nodes["C"].store)
+    assert Put("preserved", "D", "A/at A/wide", "x < 50") in store
+    heard = sent_to(net, "D", "C")
+    network.crash("C", keep_store=True)
+    network.restart("C")
+    network.run()
+    assert told(net, "C", "D") == {"wide": "x < 50"} and heard == []
+    left(net, "b1", "b2", "a1", "a2")
+    assert all(told(net, *link) == {} for link in chain("ABCDEP"))
+
+
+@pytest.mark.parametrize("policy", ["told", "graph"])
+def test_while_idle_preserved_ones_are_replaced_little_by_little(policy: str) -> None:
+    chosen = Policy("pairwise", True, "simplified" if policy == "graph" else None, packed=True, theta=0.9)
+    net = overlay(chain("ABP"), ["P"], chosen, idle=10.0, replaced=1.0)
+    subscribed(net, "A", wide="x < 50")
+    subscribed(net, "B", **{f"b{at}": f"x < 45 AND y BETWEEN {10 * at} AND {10 * at + 9}" for at in range(10)})
+    left(net, "wide")  # without history: A keeps it? nobody is held back there, so that B keeps it
+    assert told(net, "B", "P").keys() == {"wide"}
+    sizes = []
+    for second in range(1, 31):
+        net.network.at(net.network.now + 1.0, net.network.tick)
+        net.network.run()
+        sizes.append(len(told(net, "B", "P")))
+        net.network.nodes["B"].broker.check_invariants()
+        if second < 9:
+            assert sizes[-1] == 1, "not idle for long enough"
+    assert sizes[-1] == 10 and "wide" not in told(net, "B", "P")
+    if policy == "told":  # one a second
+        assert all(after - before <= 1 for before, after in pairwise(sizes))
+
+
+def test_incremental_needs_advertisements() -> None:
+    for routing in ("subscriptions", "events"):
+        with pytest.raises(CallerError, match=r"needs routing by advertisements.*the way to a publisher is known"):
+            Settings(routing, Policy(theta=0.9))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Policy(theta=1.0), "theta is a share of events from 0 to below 1"),
+        (lambda: Policy(None, theta=0.5), "nothing to preserve"),
+        (lambda: Policy(merge=-0.1), "merge is the share that a merger may add"),
+        (lambda: Settings(window=0.0), "window .0. is a number of seconds above 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(make: Any, reason: str) -> None:
+    with pytest.raises(CallerError, match=reason):
+        make()
+
+
+def test_a_client_may_not_bring_what_only_brokers_bring() -> None:
+    net = overlay(chain("AB"), ["B"], CALM)
+    subscribed(net, "A", s="x < 5")
+    broker = net.network.nodes["A"].broker
+    for message in (
+        Unsubscribe(broker.links["at A"].heard + 1, "s", replacements={"t": "x < 2"}),
+        Subscribe(broker.links["at A"].heard + 2, "t", "x < 9", retracts=("s",)),
+    ):
+        effect = broker.handle(message, "at A", 0.0)[0]
+        assert isinstance(effect, Reject) and "a client" in effect.refused.reason
+    assert broker.received(SUBSCRIPTIONS, "at A") == {"A/at A/s": "x < 5"}
+
+
+def test_property_3_similarity_grows_toward_the_publisher() -> None:
+    """phi at each broker of the way, by the statistics and by brute force over all events."""
+    links, publishers, subscribers = congestion()
+    net = Overlay(space_of(2), links, subscribers, publishers, Settings(policy=CALM), 3)
+    rng = random.Random(3)
+    made = covered(120, 29, rng, attributes=2)
+    for each in made:
+        net.subscribe(each.id, each.where)
+    net.network.run()
+    seen = list(events(400, rng, 2))
+    for event in seen:
+        net.publish(event)
+    net.network.run()
+    regions = {each.id: net.space.where(each.where) for each in made}
+    ways = {id: {net.where[id], *(to for _, to in path(links, net.where[id], "E") or ())} for id in regions}
+    for root in [each.id for each in made if each.is_root]:
+        home = net.where[root]
+        broker, own = net.network.nodes[home].broker, f"{home}/at {home}/{root}"
+        # of all events, at each hop of the way to E: the share that somebody wants whose own way has joined by then
+        way = [home, *(to for _, to in path(links, home, "E") or ())]
+        wanted = [event for event in seen if regions[root].contains(event)]
+        phis: list[float] = []
+        for hops in range(len(way)):
+            joined = [id for id in regions if id != root and ways[id] & set(way[: hops + 1])]
+            real = sum(any(regions[id].contains(event) for id in joined) for event in wanted) / len(wanted)
+            (seen_here,) = broker.similarity(own, hops, net.network.now).values()  # one advertisement covers the others
+            assert seen_here == pytest.approx(real, abs=1e-9)
+            phis.append(real)
+        assert phis == sorted(phis)
+
+
+# --- Merging ---------------------------------------------------------------------------------------------------------
+
+
+def test_merging_tells_two_as_one_and_gives_back_the_rest() -> None:
+    net = overlay(chain("ABC"), ["C"], Policy(merge=0.0))
+    subscribed(net, "A", one="x < 10", two="x BETWEEN 10 AND 20", apart="y = 5")
+    assert sorted(told(net, "A", "B").values()) == ["x <= 20", "y = 5"]
+    assert all(id.startswith("B/~C/") for id in net.network.nodes["C"].broker.received(SUBSCRIPTIONS, "B"))
+    left(net, "one")
+    left_over = SPACE.where(" OR ".join(f"({where})" for where in told(net, "B", "C").values()))
+    assert left_over == SPACE.where("x BETWEEN 10 AND 20 OR y = 5")
+    left(net, "two", "apart")
+    assert told(net, "A", "B") == told(net, "B", "C") == {}
+
+
+def test_imperfect_merging_tells_more_and_the_last_hop_takes_it_out() -> None:
+    net = overlay(chain("ABC"), ["C"], Policy(merge=0.5))
+    subscribed(net, "A", one="x < 20 AND y < 50", two="x BETWEEN 10 AND 30 AND y < 60")
+    (where,) = told(net, "B", "C").values()
+    assert SPACE.where("x = 5 AND y = 55").is_within(SPACE.where(where))
+    published(net, (5, 55), (25, 1))
+    heard = net.network.observer
+    assert isinstance(heard, Heard)
+    assert [(client, ids) for _, client, ids, _, _ in heard.got] == [("at A", ("two",))]
+
+
+def test_why_told_names_the_merger() -> None:
+    net = overlay(chain("AB"), ["B"], Policy(merge=0.0))
+    subscribed(net, "A", one="x < 10", two="x BETWEEN 10 AND 20")
+    said = net.network.nodes["A"].broker.why_told("A/at A/one", "B")
+    assert said == "'A/at A/one' was told to 'B', merged with others as 'A/~B/0'"
+
+
+@pytest.mark.parametrize(
+    "policy", [CALM, Policy("exact", merge=0.2, packed=True, theta=0.5), Policy(merge=0.0)], ids=str
+)
+def test_policies_deliver_the_same_after_the_widest_have_left(policy: Policy) -> None:
+    """Beside brute force, on the paper's overlay."""
+    links, publishers, subscribers = congestion()
+    heard = Heard()
+    net = Overlay(space_of(2), links, subscribers, publishers, Settings(policy=policy), 1, observer=heard)
+    rng = random.Random(1)
+    made = covered(150, 29, rng, attributes=2)
+    for each in made:
+        net.subscribe(each.id, each.where)
+    net.network.run()
+    for event in events(150, rng, 2):
+        net.publish(event)
+    net.network.run()
+    left(net, *(each.id for each in made if each.is_root))
+    regions = {each.id: net.space.where(each.where) for each in made if not each.is_root}
+    for event in events(100, rng, 2):
+        heard.got.clear()
+        net.publish(event)
+        net.network.run()
+        got = sorted(id for _, _, ids, _, _ in heard.got for id in ids)
+        assert got == sorted(id for id, region in regions.items() if region.contains(event))
+
+
+# --- Plans -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy("exact", True), CALM, Policy("pairwise", packed=True), Policy(merge=0.0)], ids=str
+)
+def test_a_plan_is_what_then_happens(policy: Policy) -> None:
+    links, publishers, subscribers = congestion()
+    net = Overlay(space_of(2), links, subscribers, publishers, Settings(policy=policy), 2)
+    rng = random.Random(2)
+    made = covered(80, 19, rng, attributes=2)
+    for each in made:
+        net.subscribe(each.id, each.where)
+    net.network.run()
+    for event in events(60, rng, 2):
+        net.publish(event)
+    net.network.run()
+    for each in [each for each in made if each.is_root][:2] + made[:2]:
+        if each.id not in net.where:
+            continue
+        home = net.where[each.id]
+        trace = net.network.trace
+        plan = dryrun.plan_unsubscription(net, each.id)
+        local = plan_unsubscription(net.network.nodes[home].broker, f"at {home}", each.id, net.network.now)
+        assert net.network.trace == trace, "nothing was done"
+        before = totals(net)
+        mine = {link.link: link for link in plan.links if link.link.startswith(f"{home} > ")}
+        assert {f"{home} > {link.link}": link.messages for link in local.links} == {
+            name: link.messages for name, link in mine.items()
+        }
+        left(net, each.id)
+        after = totals(net)
+        assert {link.link: (link.told, link.withdrawn, link.messages) for link in plan.links if link.messages} == {
+            name: tuple(b - a for a, b in zip(before[name], after[name], strict=True))
+            for name in after
+            if after[name] != before[name]
+        }
+
+
+def totals(net: Overlay) -> dict[str, tuple[int, int, int]]:
+    return {
+        f"{name} > {link.name}": (link.counts.told, link.counts.withdrawn, link.counts.messages)
+        for name, node in net.network.nodes.items()
+        for link in node.broker.links.values()
+    }
+
+
+def test_a_plan_compares_policies_and_says_it_in_words() -> None:
+    net = wide_on_a_chain()
+    published(net, *((20, at) for at in range(0, 100, 5)), (45, 1))
+    loud = dryrun.plan_unsubscription(net, "wide", net.settings.tuned(packed=False, theta=None))
+    calm = dryrun.plan_unsubscription(net, "wide")
+    assert str(loud) == ("removing 'wide', pairwise retracting: 15 messages, 10 subscriptions told on 5 links")
+    assert str(calm) == (
+        "removing 'wide', pairwise retracting, packed, incremental at 0.9: 2 messages, 4 subscriptions told on 2 links"
+        ", preserved on 1 link with up to 5% of its events in vain"
+    )
+
+
+def test_a_plan_of_a_subscription_and_of_another_policy() -> None:
+    net = wide_on_a_chain()
+    broker = net.network.nodes["B"].broker
+    assert plan_subscription(broker, "at B", "b3", "x < 30", 0.0).links == ()
+    assert plan_subscription(broker, "at B", "b3", "TRUE", 0.0).told == 1
+    assert str(plan_policy(broker, Policy(None), ["C"])) == (
+        "telling 1 neighbour, none: 2 messages, 2 subscriptions told on 1 link"
+    )
+    with pytest.raises(CallerError, match="no attribute 'z'"):
+        plan_subscription(broker, "at B", "b3", "z < 30", 0.0)
+    with pytest.raises(CallerError, match="no subscription 'x'"):
+        plan_unsubscription(broker, "at B", "x", 0.0)
+    with pytest.raises(CallerError, match="no link 'nowhere'"):
+        plan_unsubscription(broker, "nowhere", "x", 0.0)
+    with pytest.raises(CallerError, match="there is no subscription 'x' in this overlay"):
+        dryrun.plan_unsubscription(net, "x")
+
+
+def test_tuning_a_running_broker_changes_how_things_leave_and_nothing_else() -> None:
+    broker = Broker("B1", SPACE, Settings(policy=Policy()))
+    broker.handle(Retune(broker.settings.tuned(packed=True, theta=0.5)), OPERATOR, 0.0)
+    assert str(broker.settings.policy) == "exact lazy, packed, incremental at 0.5"
+    with pytest.raises(CallerError, match="not what it tells: restore it"):
+        broker.handle(Retune(Settings(policy=Policy("pairwise"))), OPERATOR, 0.0)
+
+
+PLAN = ["plan", "--space", "price int not null 0..1000", "price < 500", "price < 20", "price BETWEEN 30 AND 60"]
+
+
+def test_thatch_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--unsubscribe", "clause 1"]) == 0
+    assert capsys.readouterr().out == (
+        "removing 'clause 1', exact lazy: 3 messages, 2 subscriptions told on 1 link\n"
+        "removing 'clause 1', exact lazy, packed: 1 message, 2 subscriptions told on 1 link\n"
+    )
+    assert main([*PLAN, "--to-cover", "none", "--json"]) == 0
+    assert '"messages": 2' in capsys.readouterr().out
+
+
+def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--subscriptions", "60", "--degree", "9", "--events", "60"]
+    assert main(["plan", "--scenario", "unsubscriptions", *sizes, "--cover", "pairwise", "--retract"]) == 0
+    loud, packed, calm = capsys.readouterr().out.splitlines()
+    assert loud.startswith("removing 'r0', pairwise retracting: ") and "packed: " in packed and "incremental" in calm
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["plan"], "a plan is of clauses, with --space, or of a --scenario"),
+        (PLAN, "what is to be planned?"),
+        ([*PLAN, "--unsubscribe", "clause 9"], "no clause 'clause 9'; ids are FILE:LINE"),
+        ([*PLAN, "--subscribe", "cost < 5"], "no attribute 'cost'"),
+        ([*PLAN, "--theta", "0.5", "--subscribe", "price < 5"], "needs routing by advertisements"),
+        (["plan", "--scenario", "nothing"], "no scenario 'nothing'"),
+    ],
+)
+def test_thatch_plan_refuses_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+# --- Scenarios -------------------------------------------------------------------------------------------------------
+
+SMALL = [
+    "--subscriptions",
+    "60",
+    "--degree",
+    "9",
+    "--events",
+    "40",
+    "--unsubscriptions",
+    "2",
+    "--interval",
+    "60",
+    "--json",
+]
+
+
+@pytest.mark.parametrize("scenario", ["unsubscriptions", "complex", "clustered", "mobile", "mobile-all"])
+def test_scenarios_run(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", scenario, *SMALL, "--cover", "pairwise", "--retract", "--packed", "--theta", "0.9"]) == 0
+    assert '"published": 40' in capsys.readouterr().out
+
+
+def test_workflows_are_made_of_processes_whose_activities_wait_for_one_another() -> None:
+    engines = [f"E{at}" for at in range(24)]
+    processes = draw_processes(engines, random.Random(1))
+    assert [len([each for each in processes if len(each.engines) == size]) for size in (3, 10, 26)] == [80, 80, 40]
+    assert all(len(set(each.engines)) == 1 for each in processes[:80])
+    space = workflow_space()
+    for process in processes[::20]:
+        for _, engine, where in process.subscriptions():
+            assert engine in process.engines and not space.where(where).is_empty
