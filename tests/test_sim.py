@@ -15,7 +15,7 @@ from thatch.sim import topology
 from thatch.sim.network import Clauses, Network
 from thatch.sim.oracle import Failed
 from thatch.sim.overlay import Overlay
-from thatch.sim.plan import Step, draw
+from thatch.sim.script import Step, draw
 from thatch.sim.run import Run, draw_settings, run, shortest_prefix
 from thatch.sim.workload import covered, covering_degree, space_of
 from thatch.space import Space
@@ -105,13 +105,13 @@ def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.M
     """With a broker that never promotes, the last step of the prefix is the one that needs it."""
     monkeypatch.setattr("thatch.cover.told.Told._recheck", lambda self, id, region: ([], []))
     for seed in range(50):
-        plan = draw(seed, steps=6)
+        script = draw(seed, steps=6)
         settings = Settings("subscriptions", Policy("exact"))
         try:
-            run(plan, settings)
+            run(script, settings)
         except AssertionError:
-            steps, _ = shortest_prefix(plan, settings)
-            run(plan.prefix(steps - 1), settings)
+            steps, _ = shortest_prefix(script, settings)
+            run(script.prefix(steps - 1), settings)
             return
     pytest.fail("no seed finds a broker that never promotes")
 
@@ -123,17 +123,17 @@ def test_an_event_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Broker, "_unsettled", lambda self, but: {})
     with pytest.raises(Failed, match="never came to"):
         for seed in range(40):
-            plan = draw(seed)
-            run(plan, draw_settings(seed, plan.routing))
+            script = draw(seed)
+            run(script, draw_settings(seed, script.routing))
 
 
 def test_a_step_without_its_subject_does_nothing() -> None:
-    plan = draw(1).prefix(0)
-    simulated = Run(plan, Settings())
+    script = draw(1).prefix(0)
+    simulated = Run(script, Settings())
     for kind, args in (("unsubscribe", ("c0", "nobody's")), ("leave", ("B99",)), ("cut", ("B0", "B99"))):
         getattr(simulated, f"_{kind}")(*args)
     assert simulated.all().calm == ()
-    assert isinstance(plan.steps[-1], Step)
+    assert isinstance(script.steps[-1], Step)
 
 
 def test_a_compiled_clause_belongs_to_its_space() -> None:

@@ -13,8 +13,8 @@ import sys
 import pytest
 
 from thatch.broker import Policy, Settings
-from thatch.sim.plan import draw
-from thatch.sim.run import Seen, clauses_of_plans, draw_settings, run, shortest_prefix
+from thatch.sim.script import draw
+from thatch.sim.run import Seen, clauses_of_scripts, draw_settings, run, shortest_prefix
 
 SOAK = bool(os.environ.get("THATCH_SOAK"))
 SEEDS, GROUP = (10_000, 100) if SOAK else (500, 25)
@@ -22,16 +22,16 @@ SEEDS, GROUP = (10_000, 100) if SOAK else (500, 25)
 
 def seen(seed: int) -> Seen:
     """The run of a seed, and that it delivers what covering off delivers."""
-    plan = draw(seed)
-    settings = draw_settings(seed, plan.routing)
+    script = draw(seed)
+    settings = draw_settings(seed, script.routing)
     without = Settings(settings.routing, Policy(None))
-    clauses = clauses_of_plans()
+    clauses = clauses_of_scripts()
     for each in (settings, without):
         try:
-            found = run(plan, each, clauses)
+            found = run(script, each, clauses)
         except Exception as error:
-            steps, why = shortest_prefix(plan, each)
-            lines = "\n".join(f"    {step}" for step in plan.steps[:steps])
+            steps, why = shortest_prefix(script, each)
+            lines = "\n".join(f"    {step}" for step in script.steps[:steps])
             pytest.fail(f"seed {seed}, {each.policy}: {error}\n  fails after {steps} steps: {why}\n{lines}")
         if each is settings:
             own = found
@@ -48,7 +48,7 @@ def test_seeds(first: int) -> None:
 def test_the_same_seed_gives_the_same_trace_in_any_process() -> None:
     script = (
         "from tests.test_sim_seeds import draw, draw_settings, run\n"
-        "for seed in range(6):\n    plan = draw(seed)\n    print(run(plan, draw_settings(seed, plan.routing)).trace)"
+        "for seed in range(6):\n    script = draw(seed)\n    print(run(script, draw_settings(seed, script.routing)).trace)"
     )
     command, pipe = [sys.executable, "-c", script], subprocess.PIPE
     processes = [

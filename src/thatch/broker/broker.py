@@ -388,8 +388,9 @@ class Broker:
         since = self._now - max(self._replaced_at, self._changed_at + self.settings.idle)
         most = int(since * self.settings.replaced)
         for link in self._forwarding.brokers():
-            if most > 0 and link.subscriptions.preserved:
-                most -= link.subscriptions.replace_preserved(most)
+            done = link.subscriptions.replace_preserved(most) if most > 0 else 0
+            if done:
+                most -= done
                 self._replaced_at = self._now
 
     # --- Events -----------------------------------------------------------------------------------------------------

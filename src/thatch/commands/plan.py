@@ -67,7 +67,7 @@ def plan_of_scenario(name: str, options: Options, act: Act, run: Callable[[Any],
     history = options.routing == "advertisements" and policy.cover is not None
     if history and policy.theta is None:  # so that there is a history to judge by
         options = replace(options, policy=_tuned(policy, theta=THETA))
-    net = SCENARIOS[name].build(replace(options, unsubscriptions=0), Recorder(1e9))
+    net = SCENARIOS[name].build(replace(options, unsubscriptions=0), Recorder(10.0))
     run(net.network)
     own = net.settings.tuned(packed=policy.packed, theta=policy.theta)
     variants = [own, own.tuned(packed=True, theta=None)]

@@ -1,7 +1,7 @@
-"""Run a plan, and check every promise: deliveries against the oracle, invariants of every broker, the rules at rest.
+"""Run a script, and check every promise: deliveries against the oracle, invariants of every broker, the rules at rest.
 
 run(draw(seed), settings)           raises `Failed`, or returns what was seen
-shortest_prefix(plan, settings)     the least number of steps that still fails
+shortest_prefix(script, settings)     the least number of steps that still fails
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from thatch.messages import Deliver, Extend, Publish, Reject
 from thatch.region import Region
 from thatch.sim.network import Clauses, Network, Observer, Wire
 from thatch.sim.oracle import Expected, Failed, Interest, Oracle
-from thatch.sim.plan import GROWN, SPACE, Plan
+from thatch.sim.script import GROWN, SPACE, Script
 from thatch.sim.topology import path
 from thatch.space import Space
 
@@ -74,36 +74,36 @@ def draw_settings(seed: int, routing: Any) -> Settings:
     return Settings(routing, policy(), links, window=rng.choice((0.1, 600.0)), idle=idle, replaced=replaced)
 
 
-def run(plan: Plan, settings: Settings, clauses: Clauses | None = None) -> Seen:
-    """`clauses` of an earlier run of the same plan save working them out again."""
-    return Run(plan, settings, clauses).all()
+def run(script: Script, settings: Settings, clauses: Clauses | None = None) -> Seen:
+    """`clauses` of an earlier run of the same script save working them out again."""
+    return Run(script, settings, clauses).all()
 
 
-def clauses_of_plans() -> Clauses:
+def clauses_of_scripts() -> Clauses:
     return Clauses(Space.parse(SPACE))
 
 
-def shortest_prefix(plan: Plan, settings: Settings) -> tuple[int, str]:
-    """The shortest prefix of a failing plan that still fails, and how. The last step of it is the culprit."""
-    for steps in range(len(plan.steps) + 1):
+def shortest_prefix(script: Script, settings: Settings) -> tuple[int, str]:
+    """The shortest prefix of a failing script that still fails, and how. The last step of it is the culprit."""
+    for steps in range(len(script.steps) + 1):
         try:
-            run(plan.prefix(steps), settings)
+            run(script.prefix(steps), settings)
         except Exception as error:
             return steps, f"{type(error).__name__}: {error}"
-    raise ValueError("the plan does not fail")
+    raise ValueError("the script does not fail")
 
 
 class Run(Observer):
-    def __init__(self, plan: Plan, settings: Settings, clauses: Clauses | None = None) -> None:
-        self.plan, self.settings = plan, settings
+    def __init__(self, script: Script, settings: Settings, clauses: Clauses | None = None) -> None:
+        self.script, self.settings = script, settings
         self.network = Network(
-            clauses or clauses_of_plans(), plan.seed, plan.disk_seconds, plan.echo, plan.through_codec, self,
-            plan.events_first,
+            clauses or clauses_of_scripts(), script.seed, script.disk_seconds, script.echo, script.through_codec, self,
+            script.events_first,
         )  # fmt: skip
         self.grown_space = self.network.clauses.read_space(Space.parse(GROWN).to_json())
         self.oracle = Oracle()
-        self.people = {name: Person(name, home) for name, home in plan.homes.items()}
-        self.links = list(plan.links)  # of the overlay, as it is to be
+        self.people = {name: Person(name, home) for name, home in script.homes.items()}
+        self.links = list(script.links)  # of the overlay, as it is to be
         self.is_void = self.is_grown = False
         self.calm: list[tuple[str, tuple[str, ...]]] = []
         self._departed: dict[int, None] = {}  # wires given up at the end of a move: no fault
@@ -113,16 +113,16 @@ class Run(Observer):
         network = self.network
         for name in dict.fromkeys(name for link in self.links for name in link):
             network.add_broker(name, self.settings)
-        for link, latency in zip(self.links, self.plan.latencies, strict=True):
-            network.join(*link, latency, self.plan.bandwidth)
+        for link, latency in zip(self.links, self.script.latencies, strict=True):
+            network.join(*link, latency, self.script.bandwidth)
         for person in self.people.values():
             network.add_client(person.name)
             network.join(person.home, person.name, 0.0005)
         network.run()
 
     def all(self) -> Seen:
-        spent = 0.0  # at rest, beyond what the plan knows of
-        for step in self.plan.steps:
+        spent = 0.0  # at rest, beyond what the script knows of
+        for step in self.script.steps:
             self.network.run(step.at + spent)
             getattr(self, f"_{step.kind}")(*step.args)
             spent = max(spent, self.network.now - step.at)
@@ -313,7 +313,7 @@ class Run(Observer):
         if beside in self.network.nodes and name not in self.network.nodes:
             self.network.add_broker(name, self.settings)
             self.links.append((beside, name))
-            self.network.join(beside, name, 0.002, self.plan.bandwidth)
+            self.network.join(beside, name, 0.002, self.script.bandwidth)
 
     def _leave(self, name: str) -> None:
         links = [link for link in self.links if name in link]
@@ -346,7 +346,7 @@ class Run(Observer):
 
     def _connect(self, link: tuple[str, str]) -> None:
         if link in self.links and set(link) <= self.network.nodes.keys():
-            self.network.join(*link, 0.002, self.plan.bandwidth)
+            self.network.join(*link, 0.002, self.script.bandwidth)
 
     def _cycle(self, one: str, other: str) -> None:
         """Try to close a cycle: it must be refused. Not tried before both know that they are in one overlay."""
@@ -467,7 +467,7 @@ class Run(Observer):
         self.calm.append((str(sorted(event.items())), got))
 
     def _publisher_of(self, event: dict[str, Any]) -> Person | None:
-        for name in self.plan.publishers:
+        for name in self.script.publishers:
             person = self.people[name]
             if any(self.region(where).contains(event) for where in person.advertisements.values()):
                 return person

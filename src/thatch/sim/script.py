@@ -29,7 +29,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Script:
     seed: int
     links: Links
     latencies: tuple[float, ...]
@@ -43,11 +43,11 @@ class Plan:
     events_first: bool
     steps: tuple[Step, ...]
 
-    def prefix(self, steps: int) -> Plan:
+    def prefix(self, steps: int) -> Script:
         """The first steps, and then the rest that every run ends with."""
         kept = self.steps[:steps]
         end = Step(kept[-1].at + 5.0 if kept else 0.0, "rest", ())
-        return Plan(
+        return Script(
             self.seed, self.links, self.latencies, self.bandwidth, self.homes, self.publishers, self.routing, self.echo,
             self.disk_seconds, self.through_codec, self.events_first, (*kept, end),
         )  # fmt: skip
@@ -90,7 +90,7 @@ def event(rng: random.Random, grown: bool = False) -> dict[str, Any]:
     return made
 
 
-def draw(seed: int, steps: int = 16, epochs: int = 2) -> Plan:
+def draw(seed: int, steps: int = 16, epochs: int = 2) -> Script:
     rng = random.Random(seed)
     links = random_tree(rng.randint(3, rng.choice((6, 6, 9, 15))), rng)
     brokers = [f"B{at}" for at in range(len(links) + 1)]
@@ -113,7 +113,7 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Plan:
         now += 5.0
         made.append(Step(now, "rest", tuple(event(rng, drawer.grown) for _ in range(6))))
         now += 5.0
-    return Plan(
+    return Script(
         seed, links, tuple(rng.choice((0.0005, 0.002, 0.02)) for _ in links), rng.choice((None, 1e5, 2e4, 2e4)), homes,
         publishers, routing,
         echo=rng.choice((0.0, 0.0, 0.05)), disk_seconds=rng.choice((0.0, 0.0, 0.003)),
