@@ -15,8 +15,8 @@ from thatch.sim import topology
 from thatch.sim.network import Clauses, Network
 from thatch.sim.oracle import Failed
 from thatch.sim.overlay import Overlay
-from thatch.sim.script import Step, draw
 from thatch.sim.run import Run, draw_settings, run, shortest_prefix
+from thatch.sim.script import Step, draw
 from thatch.sim.workload import covered, covering_degree, space_of
 from thatch.space import Space
 

@@ -13,8 +13,8 @@ import sys
 import pytest
 
 from thatch.broker import Policy, Settings
-from thatch.sim.script import draw
 from thatch.sim.run import Seen, clauses_of_scripts, draw_settings, run, shortest_prefix
+from thatch.sim.script import draw
 
 SOAK = bool(os.environ.get("THATCH_SOAK"))
 SEEDS, GROUP = (10_000, 100) if SOAK else (500, 25)
@@ -48,7 +48,8 @@ def test_seeds(first: int) -> None:
 def test_the_same_seed_gives_the_same_trace_in_any_process() -> None:
     script = (
         "from tests.test_sim_seeds import draw, draw_settings, run\n"
-        "for seed in range(6):\n    script = draw(seed)\n    print(run(script, draw_settings(seed, script.routing)).trace)"
+        "for seed in range(6):\n    drawn = draw(seed)\n"
+        "    print(run(drawn, draw_settings(seed, drawn.routing)).trace)"
     )
     command, pipe = [sys.executable, "-c", script], subprocess.PIPE
     processes = [
