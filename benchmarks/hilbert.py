@@ -17,11 +17,16 @@ many        7 attributes, boxes of which 2 to 7 are bounded: projection on 3 of 
 cells       Zipf events, 2 attributes of doubles, few cells: equal ones against quantiles of the events.
 told        A link's interest as boxes, as cells (64 an axis), and as a summary for each attribute: bytes against the
             share of events let through that nobody wants.
+brokers     Events at P, subscribers at S and T, brokers P-A-B, B-C-S and B-D-T: time that a broker on the way (A to D)
+            takes to handle an event when it reads its values and searches its index, and when neighbours agree on a
+            partition and it looks up the event's cell. Handling only: no encoding or network. And the share of events
+            that reach S and T in vain.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,12 +38,17 @@ import numpy as np
 from benchmarks import interleaved, report
 from thatch import Space
 from thatch.boxes import Ints
+from thatch.broker import Cells, Settings
 from thatch.choice import choose_attributes
 from thatch.cover import CellTable, ExactEngine, LinkSummary, region_of_box
 from thatch.curve import CURVES, Curve, curve, descend, expected_ranges
 from thatch.grid import Grid
 from thatch.jit import kernel
 from thatch.match import HilbertMatcher, Matcher, TreeMatcher
+from thatch.messages import Publish
+from thatch.sim.overlay import Overlay
+from thatch.sim.topology import chain
+from thatch.sim.workload import DOMAIN, box_clause, space_of
 
 CELLS = 256
 BITS = 8
@@ -453,6 +463,66 @@ def told(options: Options) -> None:
     options.report("told", rows)
 
 
+def brokers(options: Options) -> None:
+    rows = []
+    for what, attributes, width in (("2 attributes", 2, 20), ("4 attributes", 4, 300), ("4 attributes, wide", 4, 600)):
+        rows.append({"what": what, **_on_the_way(options, attributes, width)})
+    options.report("brokers", rows)
+
+
+def _on_the_way(options: Options, attributes: int, width: int) -> dict[str, Any]:
+    """Boxes of one size in 0..10,000, and uniform events, half of them inside some box."""
+    links, rng = [*chain("PABCS"), ("B", "D"), ("D", "T")], random.Random(attributes)
+    cells = Cells(bits=8 if attributes == 2 else 5)
+    lows = [[rng.randrange(DOMAIN - width) for _ in range(attributes)] for _ in range(options.count(10_000))]
+    points = [
+        {f"x{axis}": rng.randrange(DOMAIN) for axis in range(attributes)}
+        if at % 2
+        else {f"x{axis}": low + rng.randrange(width) for axis, low in enumerate(rng.choice(lows))}
+        for at in range(options.count(4_000))
+    ]
+    nets: dict[str, tuple[Overlay, list[float]]] = {}
+    for name, settings in (("index", Settings()), ("cells", Settings(cells=cells))):
+        net = Overlay(space_of(attributes), links, ["S", "T"], ["P"], settings)
+        for at, low in enumerate(lows):
+            net.subscribe(f"s{at}", box_clause(low, [each + width for each in low]))
+        net.network.run()
+        spent: list[float] = []
+        for broker in "ABCD":
+            _timed(net.network.nodes[broker].broker, spent)
+        nets[name] = net, spent
+    times: dict[str, list[float]] = {name: [] for name in nets}
+    vain: dict[str, float] = {}
+    for _ in range(options.rounds):
+        for name, (net, spent) in nets.items():
+            spent.clear()
+            for event in points:
+                net.publish(event)
+            net.network.run()
+            times[name].append(float(np.median(spent)))
+            ends = [net.network.nodes[here].broker.links[there].counts for here, there in (("S", "C"), ("T", "D"))]
+            vain[name] = sum(each.unwanted_in for each in ends) / max(1, sum(each.events_in for each in ends))
+    index, by_cell = (float(np.median(times[name])) for name in ("index", "cells"))
+    return {
+        "subscriptions": len(lows), "index us": 1e6 * index, "cells us": 1e6 * by_cell, "times faster": index / by_cell,
+        "in vain, index": vain["index"], "in vain, cells": vain["cells"],
+    }  # fmt: skip
+
+
+def _timed(broker: Any, spent: list[float]) -> None:
+    """Note how long each event takes to be handled."""
+    handle = broker.handle
+
+    def timed(message: Any, link: str, now: float) -> Any:
+        began = time.perf_counter()
+        effects = handle(message, link, now)
+        if isinstance(message, Publish):
+            spent.append(time.perf_counter() - began)
+        return effects
+
+    broker.handle = timed
+
+
 PARTS: dict[str, Callable[[Options], None]] = {
     "descent": descents,
     "ranges": range_counts,
@@ -460,6 +530,7 @@ PARTS: dict[str, Callable[[Options], None]] = {
     "many": many,
     "cells": cells,
     "told": told,
+    "brokers": brokers,
 }
 
 

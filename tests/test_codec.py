@@ -195,7 +195,7 @@ def test_a_message_has_the_same_bytes_every_time() -> None:
     """The wire format is part of the protocol: whoever changes it raises `PROTOCOL`."""
     assert (
         codec.encode(Subscribe(7 << 32 | 1, "s", "x < 5"))
-        == b"\x96\xa9Subscribe\xcf\0\0\0\x07\0\0\0\x01\xa1s\xa5x < 5\xc0\x90"
+        == b"\x97\xa9Subscribe\xcf\0\0\0\x07\0\0\0\x01\xa1s\xa5x < 5\xc0\x90\x90"
     )
 
 

@@ -47,6 +47,7 @@ class Subscribe(Sequenced, frozen=True, tag=True, array_like=True):
     where: str
     expires: float | None = None  # a lease: seconds since 1970
     retracts: tuple[str, ...] = ()  # ids that it takes back, in the same step (packed)
+    cells: tuple[int, ...] = ()  # the ranges of its cells, flat, where both sides agree on a partition
 
 
 class Replace(Sequenced, frozen=True, tag=True, array_like=True):
@@ -118,6 +119,7 @@ class Publish(Message, frozen=True, tag=True, array_like=True):
     payload: bytes = b""
     distance: int = 0  # hops since the last broker at which more than one subscription wanted it (incremental)
     count: int = 0  # such brokers so far
+    cell: int = -1  # its number, where both sides agree on a partition
 
 
 class Hello(Message, frozen=True, tag=True, array_like=True):
@@ -129,6 +131,7 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     is_client: bool = False
     version: int = PROTOCOL
     members: tuple[str, ...] = ()  # the brokers on this side of the link: one on both sides would close a cycle
+    partition: str = ""  # the id of the partition into cells, if there is one
 
 
 class Accepted(Message, frozen=True, tag=True, array_like=True):

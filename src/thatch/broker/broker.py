@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.link import Link, Waiting
 from thatch.broker.policy import Settings
@@ -300,17 +301,20 @@ class Broker:
             if held is None:
                 raise CallerError(f"no subscription {shown(message.id)} to replace: subscribe it")
             expires = held.expires
-        self._hold(table, source, message.id, message.where, expires)
+        cells = message.cells if isinstance(message, Subscribe) and source.agrees else ()
+        self._hold(table, source, message.id, message.where, expires, cells)
         if source.is_client:
             self._effects.append(Send(link, Accepted(message.seq)))
 
-    def _hold(self, table: str, source: Link, id: str, where: str, expires: float | None) -> None:
+    def _hold(
+        self, table: str, source: Link, id: str, where: str, expires: float | None, cells: tuple[int, ...] = ()
+    ) -> None:
         own = self._own_id(source, id)
         if own is None:
             return
         if expires is not None and not expires > self._now:
             raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {self._now!r}")
-        self._forwarding.put(table, source.name, own, where, self._region(where), expires)
+        self._forwarding.put(table, source.name, own, where, self._region(where), expires, cells)
         self._changed_at = self._now
         self._note_expiry((table, source.name, own), expires)
         self._records.append(Put(table, source.name, own, where, expires))
@@ -401,6 +405,10 @@ class Broker:
         if source is None or not source.is_met:
             return
         source.counts.events_in += 1
+        cells = self._forwarding.cells
+        if cells is not None and source.agrees and 0 <= message.cell < cells.end:
+            self._pass_on(message, source, cells)
+            return
         try:
             if source.is_client:
                 if not message.id.startswith(f"{link}:"):
@@ -410,27 +418,47 @@ class Broker:
             if source.is_client:
                 self._check_advertised(message, source, point)
         except (EventError, CallerError) as error:
-            text = str(error)
-            text = text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}…"
-            refused = Refused(0, message.id, text)
+            refused = Refused(0, message.id, _short(str(error)))
             self._effects.append(Reject(link, refused, close=not source.is_client))
             if not source.is_client:
                 source.disconnect()
             return
-        wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
         entries = self._forwarding.subscriptions.holding(point)
         if self._counts_distance:
             message = self._noted(message, source, point, entries)
+        if cells is not None:
+            number = cells.number(point)
+            message = Publish(message.id, message.event, message.payload, message.distance, message.count, number)
+        wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
         for entry in entries:
             ids = wanted.get(entry.link)
             if ids is None:
                 wanted[entry.link] = [entry.told_as]
             else:
                 ids.append(entry.told_as)
+        self._send_on(message, source, wanted)
+
+    def _pass_on(self, message: Publish, source: Link, cells: LinkCells) -> None:
+        """An event whose cell is known: its values are read only where a client may want it."""
+        wanted: dict[str, list[str]] = {name: [] for name in cells.wanting(message.cell)}
+        if wanted.pop(CLIENTS, None) is not None:
+            try:
+                point = self.space.encode(message.event)
+            except EventError as error:
+                self._effects.append(Reject(source.name, Refused(0, message.id, _short(str(error))), close=True))
+                source.disconnect()
+                return
+            for entry in self._forwarding.subscriptions.holding(point):
+                if self._links[entry.link].is_client:
+                    wanted.setdefault(entry.link, []).append(entry.told_as)
+        self._send_on(message, source, wanted)
+
+    def _send_on(self, message: Publish, source: Link, wanted: dict[str, list[str]]) -> None:
+        """To links, each with the ids of a client that want it."""
         if self.settings.routing == "events":
             wanted |= {each.name: [] for each in self._forwarding.brokers()}
         if not source.is_client:
-            wanted.pop(link, None)
+            wanted.pop(source.name, None)
             source.counts.unwanted_in += not wanted
         for name, ids in wanted.items():
             target = self._links[name]
@@ -500,7 +528,7 @@ class Broker:
             self._records.append(Put("links", "", name, "client" if message.is_client else "broker"))
         link.connect(message.session)
         link.announced = self._members_beside(link)
-        self._effects.append(Send(name, Hello(self.name, link.session, self._space_text, members=link.announced)))
+        self._effects.append(Send(name, self._greeting(link)))
 
     def _link_down(self, message: LinkDown, name: str) -> None:
         link = self._links.get(name)
@@ -538,8 +566,14 @@ class Broker:
             members = self._members_beside(link)
             if link.is_up and members != link.announced:
                 link.announced = members
-                hello = Hello(self.name, link.session, self._space_text, members=members)
-                self._effects.append(Send(link.name, hello))
+                self._effects.append(Send(link.name, self._greeting(link)))
+
+    def _greeting(self, link: Link) -> Hello:
+        text = self._space_text
+        return Hello(self.name, link.session, text, members=link.announced, partition=self._partition())
+
+    def _partition(self) -> str:
+        return "" if self._forwarding.cells is None else self._forwarding.cells.id
 
     def _hello(self, message: Hello, name: str) -> None:
         link = self._links.get(name)
@@ -558,6 +592,7 @@ class Broker:
             return
         if not link.is_met:
             link.is_met, link.peer_session, link.heard = True, message.session, message.session << 32
+            link.agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
             link.behind = None if link.is_client or space.extends(self.space) else space
             self._send_digest(link)
         if not link.is_client and link.members != message.members:
@@ -791,6 +826,10 @@ def _is_read_in(space: Space, event: Mapping[str, Any]) -> bool:
 
 def _failures(explanation: Any) -> int:
     return len(explanation.failures or ())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}…"
 
 
 def _compiled(where: str, space: Space) -> Region:

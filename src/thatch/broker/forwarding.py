@@ -13,8 +13,11 @@ What leaves may bring along how far it is to be taken back toward each advertise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from msgspec.structs import replace
+
+from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.link import Link
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
@@ -32,6 +35,7 @@ class Forwarding:
         self.subscriptions = Table(space)
         self.advertisements = Table(space)
         self.links: dict[str, Link] = {}
+        self.cells = None if settings.cells is None else LinkCells(settings.cells.grid(space))
 
     def brokers(self) -> Iterable[Link]:
         return (link for link in self.links.values() if not link.is_client)
@@ -39,14 +43,25 @@ class Forwarding:
     def table(self, name: str) -> Table:
         return self.subscriptions if name == SUBSCRIPTIONS else self.advertisements
 
-    def put(self, table: str, link: str, id: str, where: str, region: Region, expires: float | None) -> None:
-        """An entry came over a link."""
+    def put(
+        self,
+        table: str,
+        link: str,
+        id: str,
+        where: str,
+        region: Region,
+        expires: float | None,
+        cells: Sequence[int] = (),
+    ) -> None:
+        """An entry came over a link, perhaps with the ranges of its cells."""
         entries = self.table(table)
         held = entries.of_link(link).get(id)
         if held is not None and held.where == where:
             held.expires = expires
             return
         is_client = self.links[link].is_client
+        if table == SUBSCRIPTIONS and self.cells is not None:
+            self.cells.put(link, id, CLIENTS if is_client else link, region, cells)
         entries.put(link, id, where, region, expires, id.split("/", 2)[2] if is_client else id)
         self._follow(table, link, id, [region] if held is None else [held.region, region])
 
@@ -55,6 +70,8 @@ class Forwarding:
         entry = self.table(table).drop(link, id)
         if entry is None:
             return False
+        if table == SUBSCRIPTIONS and self.cells is not None:
+            self.cells.drop(link, id)
         for each in self.brokers() if prune is not None else ():
             self._withdraw(entry, each, prune or {})
         self._follow(table, link, id, [entry.region])
@@ -143,7 +160,7 @@ class Forwarding:
             {name: each for name, each in self.subscriptions.of_id(entry.id).items() if name != link}
             for entry in leaving
         ]
-        if any(others) or self.settings.routing == "events":
+        if any(others) or self.settings.routing == "events" or self.cells is not None:
             return False
         tables = [each.subscriptions for each in self.brokers()]
         return not any(id in told.aliases or id in told.preserved for told in tables for id in ids)
@@ -213,6 +230,9 @@ class Forwarding:
 
     def move(self, space: Space, regions: dict[str, Region]) -> None:
         """Into a space that has grown. What a clause means may have changed, and with it whom it meets."""
+        self.cells = None  # numbers of cells are of the space as it was; agreed on anew by the next broker of its name
+        for link in self.brokers():
+            link.agrees = False
         self.subscriptions = self.subscriptions.moved(space, regions)
         self.advertisements = self.advertisements.moved(space, regions)
         for link in self.brokers():
@@ -242,13 +262,26 @@ class Forwarding:
             news += _told(Subscribe, Replace, Unsubscribe, tell, link)
             news += [Unsubscribe(link.next_seq(), id, prune=_of([id], prunes)) for id in unsubscribe]
         news += [Unadvertise(link.next_seq(), id) for id in unadvertise]
+        if self.cells is not None and link.agrees:
+            news = [self._with_cells(message, self.cells) for message in news]
         link.counts.messages += len(news)
         link.counts.told += len(tell_ads) + len(tell)
         link.counts.withdrawn += len(unadvertise) + len(unsubscribe)
         return news
 
+    def _with_cells(self, message: Message, cells: LinkCells) -> Message:
+        """A subscription with the ranges of its cells, as they came or were computed here."""
+        if not isinstance(message, Subscribe):
+            return message
+        entries = self.subscriptions.of_id(message.id)
+        known = [link for link, entry in entries.items() if entry.where == message.where]
+        return replace(message, cells=cells.ranges(known[0], message.id)) if known else message
+
     def check_invariants(self) -> None:
         """Every offer has a live reason, and every reason an offer."""
+        if self.cells is not None:
+            self.cells.check_invariants()
+            assert len(self.cells) == len(self.subscriptions)
         for table in (self.subscriptions, self.advertisements):
             table.check_invariants()
             assert all(entry.link in self.links for entry in table)

@@ -66,6 +66,7 @@ class Link:
         self.announced: tuple[str, ...] = ()  # the members that it was told of
         self.subscriptions = ToldTable(space, policy, merged_as=f"{owner}/~{name}/")
         self.advertisements = ToldTable(space, policy)
+        self.agrees = False  # on the partition into cells
         self.counts = Counts()
 
     def tables(self) -> tuple[tuple[str, ToldTable], tuple[str, ToldTable]]:
@@ -75,7 +76,7 @@ class Link:
         return self.subscriptions if name == SUBSCRIPTIONS else self.advertisements
 
     def connect(self, session: int) -> None:
-        self.is_up, self.is_met, self.is_synced = True, False, False
+        self.is_up, self.is_met, self.is_synced, self.agrees = True, False, False, False
         self.session, self.sent_count, self._synced_at = session, 0, 0
         self.peer_session = self.heard = 0
         self.waiting.clear()

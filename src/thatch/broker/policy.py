@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
+from thatch.broker.cells import Cells
 from thatch.cover import ENGINES, MergeSet, RelationGraph, Told
 from thatch.errors import CallerError
 from thatch.space import Space
@@ -92,6 +93,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     window: float = 600.0  # seconds of events by which incremental pruning judges
     idle: float = 30.0  # seconds without a change of subscriptions, after which preserved ones are replaced
     replaced: float = 20.0  # a second at most, of what preserved ones stand for, while idle; 0: they are left
+    cells: Cells | None = None  # a partition: neighbours that have the same one match events by their cells
 
     def __post_init__(self) -> None:
         if self.routing not in get_args(Routing):
@@ -101,6 +103,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise CallerError(
                 f"incremental pruning (theta) needs routing by advertisements, not {self.routing!r}: {why}"
             )
+        if self.is_incremental and self.cells is not None:
+            raise CallerError("incremental pruning counts who wants an event, which cells do not tell: theta or cells")
         if not self.window > 0 or not self.idle >= 0 or not self.replaced >= 0:
             raise CallerError(
                 f"window ({self.window:g}) is a number of seconds above 0, idle ({self.idle:g}) and replaced "

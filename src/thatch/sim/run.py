@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.broker import Policy, Settings
+from thatch.broker.cells import Cells
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.messages import Deliver, Extend, Publish, Reject
 from thatch.region import Region
@@ -70,8 +71,12 @@ def draw_settings(seed: int, routing: Any) -> Settings:
         return Policy(cover, retract, None, pays_from, options, packed, theta, merge)
 
     links = {f"B{at}": policy() for at in range(15) if rng.random() < 0.1}
+    own, window = policy(), rng.choice((0.1, 600.0))
     idle, replaced = rng.choice((0.0, 5.0, 1e9)), rng.choice((0.1, 1.0, 20.0))
-    return Settings(routing, policy(), links, window=rng.choice((0.1, 600.0)), idle=idle, replaced=replaced)
+    cells = rng.choice((None, Cells(("x", "y"), bits=2), Cells(("kind", "x"), bits=3, path="z", ranges_max=2)))
+    if any(each.theta is not None for each in (own, *links.values())):
+        cells = None
+    return Settings(routing, own, links, window, idle, replaced, cells)
 
 
 def run(script: Script, settings: Settings, clauses: Clauses | None = None) -> Seen:
