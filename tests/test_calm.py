@@ -380,6 +380,32 @@ def test_what_is_preserved_survives_a_restart() -> None:
     assert all(told(net, *link) == {} for link in chain("ABCDEP"))
 
 
+def test_a_preserved_one_that_comes_to_where_it_began_stands_for_others_there_too() -> None:
+    """A is joined elsewhere after `wide` has left it, and hears of `wide` from D, whom C tells it for c1 and c2."""
+    net = overlay(chain("ABCD"), ["D"], CALM)
+    network = net.network
+    subscribed(net, "A", wide="x < 50")
+    subscribed(net, "C", c1="x < 40 AND y < 50", c2="x < 40 AND y >= 50")
+    left(net, "wide")
+    assert told(net, "C", "D") == {"wide": "x < 50"}
+    wire = network.wire("A", "B")
+    assert wire is not None
+    network.cut(wire, forget=True)
+    network.run()
+    network.join("D", "A")
+    client = network.add_client("publisher")
+    network.join("A", client.name)
+    network.run()
+    network.tell(client.name, client.advertise("A", "all", "TRUE"))
+    network.run()
+    network.tell(client.name, client.publish("A", {"x": 10, "y": 10}))
+    network.run()
+    assert isinstance(network.observer, Heard)
+    assert [(who, ids) for _, who, ids, _, _ in network.observer.got] == [("at C", ("c1",))]
+    left(net, "c1", "c2")
+    assert network.nodes["A"].broker.received(SUBSCRIPTIONS, "D") == {}
+
+
 @pytest.mark.parametrize("policy", ["told", "graph"])
 def test_while_idle_preserved_ones_are_replaced_little_by_little(policy: str) -> None:
     chosen = Policy("pairwise", True, "simplified" if policy == "graph" else None, packed=True, theta=0.9)

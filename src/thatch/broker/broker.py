@@ -275,18 +275,14 @@ class Broker:
 
     def _exchange(self, link: str, gone: Mapping[str, dict[str, int] | None], new: Mapping[str, str]) -> None:
         """Of what a neighbour told, some leave and others come in their place."""
-        source = self._links[link]
-        regions = {
-            id: (where, self._region(where)) for id, where in new.items() if self._own_id(source, id) is not None
-        }
+        regions = {id: (where, self._region(where)) for id, where in new.items()}
         held = self._forwarding.subscriptions.of_link(link)
         leaving = {id: prune for id, prune in gone.items() if id in held}
         self._forwarding.exchange(link, leaving, regions)
         self._changed_at = self._now
         for id, where in new.items():
-            if id in regions:
-                self._note_expiry((SUBSCRIPTIONS, link, id), None)
-                self._records.append(Put(SUBSCRIPTIONS, link, id, where))
+            self._note_expiry((SUBSCRIPTIONS, link, id), None)
+            self._records.append(Put(SUBSCRIPTIONS, link, id, where))
         for id in leaving:
             self._expiries.pop((SUBSCRIPTIONS, link, id), None)
             self._records.append(Drop(SUBSCRIPTIONS, link, id))
@@ -305,7 +301,7 @@ class Broker:
             self._effects.append(Send(link, Accepted(message.seq)))
 
     def _hold(self, table: str, source: Link, id: str, where: str, expires: float | None) -> None:
-        own = self._own_id(source, id)
+        own = self._own_id(table, source, id)
         if own is None:
             return
         if expires is not None and not expires > self._now:
@@ -318,7 +314,7 @@ class Broker:
     def _drop(self, message: Unsubscribe | Unadvertise, link: str) -> None:
         table = ADVERTISEMENTS if isinstance(message, Unadvertise) else SUBSCRIPTIONS
         source = self._links[link]
-        id = self._own_id(source, message.id)
+        id = self._own_id(table, source, message.id)
         if id is not None and self._remove(table, link, id) and source.is_client:
             self._effects.append(Send(link, Accepted(message.seq)))
         elif source.is_client:
@@ -341,13 +337,15 @@ class Broker:
         self._distances.forget(id)
         return prune
 
-    def _own_id(self, source: Link, id: str) -> str | None:
-        """The id by which the overlay knows it: of a client's, with where it lives. None for an echo of our own."""
+    def _own_id(self, table: str, source: Link, id: str) -> str | None:
+        """The id by which the overlay knows it: of a client's, with where it lives. None for an echo of our own
+        advertisement; a subscription of ours that comes back may be preserved there, and stand for others."""
         if source.is_client:
             if not id:
                 raise CallerError("an id is a text that is not empty")
             return f"{self.name}/{source.name}/{id}"
-        return None if without_alias(id).startswith(f"{self.name}/") else id
+        is_echo = table == ADVERTISEMENTS and without_alias(id).startswith(f"{self.name}/")
+        return None if is_echo else id
 
     def _space_of(self, text: str) -> Space:
         """Most often it is ours."""
