@@ -304,6 +304,25 @@ def test_without_history_nothing_is_taken_back_and_with_unlike_events_everything
     assert told(net, "E", "P").keys() == {"b1", "b2"}
 
 
+def test_toward_each_advertisement_it_is_taken_back_as_far_as_its_own_events_say() -> None:
+    """Of what C publishes only `wide` wants anything, of what D publishes there were no events: both go over the link
+    from A, and part at B."""
+    net = Overlay(SPACE, [("A", "B"), ("B", "C"), ("B", "D")], ["A", "B"], [], Settings(policy=CALM))
+    publishers = {broker: net.network.add_client(f"from {broker}") for broker in "CD"}
+    for broker, where in (("C", "x < 20"), ("D", "x >= 20")):
+        net.network.join(broker, f"from {broker}")
+        net.network.run()
+        net.network.tell(f"from {broker}", publishers[broker].advertise(broker, "all", where))
+        net.network.run()
+    subscribed(net, "A", wide="x < 50")
+    subscribed(net, "B", c1="x < 5 AND y < 50", c2="x < 5 AND y >= 50", d1="x BETWEEN 20 AND 40 AND y < 50")
+    net.network.tell("from C", publishers["C"].publish("C", {"x": 10, "y": 10}))
+    net.network.run()
+    left(net, "wide")
+    assert told(net, "A", "B") == {}
+    assert told(net, "B", "C").keys() == {"c1", "c2"} and told(net, "B", "D").keys() == {"wide"}
+
+
 def test_a_subscription_that_holds_back_nobody_is_not_preserved() -> None:
     net = overlay(chain("ABC"), ["C"], CALM)
     subscribed(net, "A", alone="x < 50")
