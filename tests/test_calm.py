@@ -446,6 +446,45 @@ def test_while_idle_preserved_ones_are_replaced_little_by_little(policy: str) ->
         assert all(after - before <= 1 for before, after in pairwise(sizes))
 
 
+def kept_at_b(**settings: Any) -> Overlay:
+    """A - B - P: `wide` has left A, and B tells it on for ten of its own."""
+    net = overlay(chain("ABP"), ["P"], CALM, **settings)
+    net.network.run(1e9)
+    subscribed(net, "A", wide="x < 50")
+    subscribed(net, "B", **{f"b{at}": f"x < 45 AND y BETWEEN {10 * at} AND {10 * at + 9}" for at in range(10)})
+    left(net, "wide")
+    assert told(net, "B", "P").keys() == {"wide"}
+    return net
+
+
+def ticked(net: Overlay, seconds: int) -> int:
+    """How many B tells P then."""
+    for _ in range(seconds):
+        net.network.at(net.network.now + 1.0, net.network.tick)
+        net.network.run()
+    return len(told(net, "B", "P"))
+
+
+def test_after_a_restart_preserved_ones_are_not_replaced_all_at_once() -> None:
+    net = kept_at_b(idle=10.0, replaced=1.0)
+    net.network.crash("B", keep_store=True)
+    net.network.restart("B")
+    net.network.run()
+    assert ticked(net, 10) == 1 and ticked(net, 2) in (2, 3, 4) and ticked(net, 15) == 10
+
+
+def test_preserved_ones_are_replaced_also_when_theta_is_no_longer_set() -> None:
+    net = kept_at_b(idle=1.0, replaced=20.0)
+    net.retune(net.settings.tuned(theta=None))
+    assert ticked(net, 3) == 10
+
+
+def test_preserved_ones_may_be_left_for_ever_or_replaced_at_once() -> None:
+    forever = float("inf")
+    assert ticked(kept_at_b(idle=forever), 5) == ticked(kept_at_b(idle=forever, replaced=0.0), 5) == 1
+    assert ticked(kept_at_b(idle=0.0, replaced=forever), 2) == 10
+
+
 def test_incremental_needs_advertisements() -> None:
     for routing in ("subscriptions", "events"):
         with pytest.raises(CallerError, match=r"needs routing by advertisements.*the way to a publisher is known"):

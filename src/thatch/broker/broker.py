@@ -69,6 +69,7 @@ from thatch.region import Region
 from thatch.space import Space
 
 REASON_MAX = 500  # characters of a refusal
+REPLACED_MAX = 1e9  # of what preserved subscriptions stand for, at once
 OPERATOR = ""  # the link of whoever drives the broker
 PRESERVED = "preserved"  # the table of records of what is told though it has left
 Compile = Callable[[str, Space], Region]
@@ -114,7 +115,8 @@ class Broker:
         self._persists = 0
         self._distances = Distances(self.settings.window)
         self._counts_distance = self.settings.is_incremental
-        self._changed_at = self._replaced_at = 0.0  # when subscriptions came or went; when preserved ones were replaced
+        self._changed_at: float | None = None  # when subscriptions came or went; None: not since this was started
+        self._replaced_at = 0.0  # when preserved ones were replaced
         self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
         self._records: list[Record] = []
         self._effects: list[Effect] = []
@@ -378,13 +380,16 @@ class Broker:
     def _tick(self, _: Tick, link: str) -> None:
         for key in [key for key, expires in self._expiries.items() if expires <= self._now]:
             self._remove(*key)
-        if self._counts_distance:
-            self._replace_preserved()
+        self._replace_preserved()
 
     def _replace_preserved(self) -> None:
-        """While subscriptions are idle, tell what preserved ones stand for, so many a second."""
+        """While subscriptions are idle, tell what preserved ones stand for, so many a second. Also where `theta` is no
+        longer set: what was preserved before is to end."""
+        if self._changed_at is None:
+            self._changed_at = self._now
         since = self._now - max(self._replaced_at, self._changed_at + self.settings.idle)
-        most = int(since * self.settings.replaced)
+        share = since * self.settings.replaced
+        most = int(min(share, REPLACED_MAX)) if share >= 1 else 0  # settings may be infinite
         for link in self._forwarding.brokers():
             done = link.subscriptions.replace_preserved(most) if most > 0 else 0
             if done:
