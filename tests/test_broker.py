@@ -510,10 +510,12 @@ def test_another_id_of_a_neighbour_is_passed_on_like_any(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["B1/ann/s", "~~B1/ann/s", "~B3~B1/ann/s", "~B3~~~B1/ann/s"])
-def test_an_echo_of_our_own_is_not_taken_under_any_id(id: str) -> None:
+def test_an_echo_of_our_own_advertisement_is_not_taken_under_any_id(id: str) -> None:
     bench = Bench().settled_neighbour("B2")
+    bench.says("B2", Advertise, id, "x < 5")
+    assert bench.broker.received(ADVERTISEMENTS, "B2") == {}
     bench.says("B2", Subscribe, id, "x < 5")
-    assert bench.broker.received(SUBSCRIPTIONS, "B2") == {}
+    assert bench.broker.received(SUBSCRIPTIONS, "B2") == {id: "x < 5"}, "it may be preserved there, for others"
 
 
 def test_advertisements_are_covered_and_shown_again_by_the_same_engine() -> None:

@@ -304,6 +304,25 @@ def test_without_history_nothing_is_taken_back_and_with_unlike_events_everything
     assert told(net, "E", "P").keys() == {"b1", "b2"}
 
 
+def test_toward_each_advertisement_it_is_taken_back_as_far_as_its_own_events_say() -> None:
+    """Of what C publishes only `wide` wants anything, of what D publishes there were no events: both go over the link
+    from A, and part at B."""
+    net = Overlay(SPACE, [("A", "B"), ("B", "C"), ("B", "D")], ["A", "B"], [], Settings(policy=CALM))
+    publishers = {broker: net.network.add_client(f"from {broker}") for broker in "CD"}
+    for broker, where in (("C", "x < 20"), ("D", "x >= 20")):
+        net.network.join(broker, f"from {broker}")
+        net.network.run()
+        net.network.tell(f"from {broker}", publishers[broker].advertise(broker, "all", where))
+        net.network.run()
+    subscribed(net, "A", wide="x < 50")
+    subscribed(net, "B", c1="x < 5 AND y < 50", c2="x < 5 AND y >= 50", d1="x BETWEEN 20 AND 40 AND y < 50")
+    net.network.tell("from C", publishers["C"].publish("C", {"x": 10, "y": 10}))
+    net.network.run()
+    left(net, "wide")
+    assert told(net, "A", "B") == {}
+    assert told(net, "B", "C").keys() == {"c1", "c2"} and told(net, "B", "D").keys() == {"wide"}
+
+
 def test_a_subscription_that_holds_back_nobody_is_not_preserved() -> None:
     net = overlay(chain("ABC"), ["C"], CALM)
     subscribed(net, "A", alone="x < 50")
@@ -380,6 +399,32 @@ def test_what_is_preserved_survives_a_restart() -> None:
     assert all(told(net, *link) == {} for link in chain("ABCDEP"))
 
 
+def test_a_preserved_one_that_comes_to_where_it_began_stands_for_others_there_too() -> None:
+    """A is joined elsewhere after `wide` has left it, and hears of `wide` from D, whom C tells it for c1 and c2."""
+    net = overlay(chain("ABCD"), ["D"], CALM)
+    network = net.network
+    subscribed(net, "A", wide="x < 50")
+    subscribed(net, "C", c1="x < 40 AND y < 50", c2="x < 40 AND y >= 50")
+    left(net, "wide")
+    assert told(net, "C", "D") == {"wide": "x < 50"}
+    wire = network.wire("A", "B")
+    assert wire is not None
+    network.cut(wire, forget=True)
+    network.run()
+    network.join("D", "A")
+    client = network.add_client("publisher")
+    network.join("A", client.name)
+    network.run()
+    network.tell(client.name, client.advertise("A", "all", "TRUE"))
+    network.run()
+    network.tell(client.name, client.publish("A", {"x": 10, "y": 10}))
+    network.run()
+    assert isinstance(network.observer, Heard)
+    assert [(who, ids) for _, who, ids, _, _ in network.observer.got] == [("at C", ("c1",))]
+    left(net, "c1", "c2")
+    assert network.nodes["A"].broker.received(SUBSCRIPTIONS, "D") == {}
+
+
 @pytest.mark.parametrize("policy", ["told", "graph"])
 def test_while_idle_preserved_ones_are_replaced_little_by_little(policy: str) -> None:
     chosen = Policy("pairwise", True, "simplified" if policy == "graph" else None, packed=True, theta=0.9)
@@ -399,6 +444,45 @@ def test_while_idle_preserved_ones_are_replaced_little_by_little(policy: str) ->
     assert sizes[-1] == 10 and "wide" not in told(net, "B", "P")
     if policy == "told":  # one a second
         assert all(after - before <= 1 for before, after in pairwise(sizes))
+
+
+def kept_at_b(**settings: Any) -> Overlay:
+    """A - B - P: `wide` has left A, and B tells it on for ten of its own."""
+    net = overlay(chain("ABP"), ["P"], CALM, **settings)
+    net.network.run(1e9)
+    subscribed(net, "A", wide="x < 50")
+    subscribed(net, "B", **{f"b{at}": f"x < 45 AND y BETWEEN {10 * at} AND {10 * at + 9}" for at in range(10)})
+    left(net, "wide")
+    assert told(net, "B", "P").keys() == {"wide"}
+    return net
+
+
+def ticked(net: Overlay, seconds: int) -> int:
+    """How many B tells P then."""
+    for _ in range(seconds):
+        net.network.at(net.network.now + 1.0, net.network.tick)
+        net.network.run()
+    return len(told(net, "B", "P"))
+
+
+def test_after_a_restart_preserved_ones_are_not_replaced_all_at_once() -> None:
+    net = kept_at_b(idle=10.0, replaced=1.0)
+    net.network.crash("B", keep_store=True)
+    net.network.restart("B")
+    net.network.run()
+    assert ticked(net, 10) == 1 and ticked(net, 2) in (2, 3, 4) and ticked(net, 15) == 10
+
+
+def test_preserved_ones_are_replaced_also_when_theta_is_no_longer_set() -> None:
+    net = kept_at_b(idle=1.0, replaced=20.0)
+    net.retune(net.settings.tuned(theta=None))
+    assert ticked(net, 3) == 10
+
+
+def test_preserved_ones_may_be_left_for_ever_or_replaced_at_once() -> None:
+    forever = float("inf")
+    assert ticked(kept_at_b(idle=forever), 5) == ticked(kept_at_b(idle=forever, replaced=0.0), 5) == 1
+    assert ticked(kept_at_b(idle=0.0, replaced=forever), 2) == 10
 
 
 def test_incremental_needs_advertisements() -> None:

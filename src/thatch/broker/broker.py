@@ -70,6 +70,7 @@ from thatch.region import Region
 from thatch.space import Space
 
 REASON_MAX = 500  # characters of a refusal
+REPLACED_MAX = 1e9  # of what preserved subscriptions stand for, at once
 OPERATOR = ""  # the link of whoever drives the broker
 PRESERVED = "preserved"  # the table of records of what is told though it has left
 Compile = Callable[[str, Space], Region]
@@ -115,7 +116,8 @@ class Broker:
         self._persists = 0
         self._distances = Distances(self.settings.window)
         self._counts_distance = self.settings.is_incremental
-        self._changed_at = self._replaced_at = 0.0  # when subscriptions came or went; when preserved ones were replaced
+        self._changed_at: float | None = None  # when subscriptions came or went; None: not since this was started
+        self._replaced_at = 0.0  # when preserved ones were replaced
         self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
         self._records: list[Record] = []
         self._effects: list[Effect] = []
@@ -276,18 +278,14 @@ class Broker:
 
     def _exchange(self, link: str, gone: Mapping[str, dict[str, int] | None], new: Mapping[str, str]) -> None:
         """Of what a neighbour told, some leave and others come in their place."""
-        source = self._links[link]
-        regions = {
-            id: (where, self._region(where)) for id, where in new.items() if self._own_id(source, id) is not None
-        }
+        regions = {id: (where, self._region(where)) for id, where in new.items()}
         held = self._forwarding.subscriptions.of_link(link)
         leaving = {id: prune for id, prune in gone.items() if id in held}
         self._forwarding.exchange(link, leaving, regions)
         self._changed_at = self._now
         for id, where in new.items():
-            if id in regions:
-                self._note_expiry((SUBSCRIPTIONS, link, id), None)
-                self._records.append(Put(SUBSCRIPTIONS, link, id, where))
+            self._note_expiry((SUBSCRIPTIONS, link, id), None)
+            self._records.append(Put(SUBSCRIPTIONS, link, id, where))
         for id in leaving:
             self._expiries.pop((SUBSCRIPTIONS, link, id), None)
             self._records.append(Drop(SUBSCRIPTIONS, link, id))
@@ -309,7 +307,7 @@ class Broker:
     def _hold(
         self, table: str, source: Link, id: str, where: str, expires: float | None, cells: tuple[int, ...] = ()
     ) -> None:
-        own = self._own_id(source, id)
+        own = self._own_id(table, source, id)
         if own is None:
             return
         if expires is not None and not expires > self._now:
@@ -322,7 +320,7 @@ class Broker:
     def _drop(self, message: Unsubscribe | Unadvertise, link: str) -> None:
         table = ADVERTISEMENTS if isinstance(message, Unadvertise) else SUBSCRIPTIONS
         source = self._links[link]
-        id = self._own_id(source, message.id)
+        id = self._own_id(table, source, message.id)
         if id is not None and self._remove(table, link, id) and source.is_client:
             self._effects.append(Send(link, Accepted(message.seq)))
         elif source.is_client:
@@ -345,13 +343,15 @@ class Broker:
         self._distances.forget(id)
         return prune
 
-    def _own_id(self, source: Link, id: str) -> str | None:
-        """The id by which the overlay knows it: of a client's, with where it lives. None for an echo of our own."""
+    def _own_id(self, table: str, source: Link, id: str) -> str | None:
+        """The id by which the overlay knows it: of a client's, with where it lives. None for an echo of our own
+        advertisement; a subscription of ours that comes back may be preserved there, and stand for others."""
         if source.is_client:
             if not id:
                 raise CallerError("an id is a text that is not empty")
             return f"{self.name}/{source.name}/{id}"
-        return None if without_alias(id).startswith(f"{self.name}/") else id
+        is_echo = table == ADVERTISEMENTS and without_alias(id).startswith(f"{self.name}/")
+        return None if is_echo else id
 
     def _space_of(self, text: str) -> Space:
         """Most often it is ours."""
@@ -384,13 +384,16 @@ class Broker:
     def _tick(self, _: Tick, link: str) -> None:
         for key in [key for key, expires in self._expiries.items() if expires <= self._now]:
             self._remove(*key)
-        if self._counts_distance:
-            self._replace_preserved()
+        self._replace_preserved()
 
     def _replace_preserved(self) -> None:
-        """While subscriptions are idle, tell what preserved ones stand for, so many a second."""
+        """While subscriptions are idle, tell what preserved ones stand for, so many a second. Also where `theta` is no
+        longer set: what was preserved before is to end."""
+        if self._changed_at is None:
+            self._changed_at = self._now
         since = self._now - max(self._replaced_at, self._changed_at + self.settings.idle)
-        most = int(since * self.settings.replaced)
+        share = since * self.settings.replaced
+        most = int(min(share, REPLACED_MAX)) if share >= 1 else 0  # settings may be infinite
         for link in self._forwarding.brokers():
             done = link.subscriptions.replace_preserved(most) if most > 0 else 0
             if done:

@@ -89,12 +89,12 @@ class Forwarding:
             told.prunes[entry.id] = further
 
     def _further(self, entry: Entry, link: Link, prune: Prune) -> Prune:
-        """One hop less toward each advertisement that came over a link. One that is not named, since another one that
-        covers it is, counts as the furthest."""
+        """One hop less toward each advertisement that came over a link; empty where it is taken back toward none. One
+        that is not named, since another one that covers it is, counts as the furthest: so a 0 is named, too."""
         most = max(prune.values(), default=0)
         near = [each for each in self.advertisements.meeting(entry.region) if each.link == link.name]
         hops = {each.id: prune.get(each.id, most) for each in near}
-        return {id: left - 1 for id, left in hops.items() if left > 0}
+        return {id: max(left - 1, 0) for id, left in hops.items()} if any(left > 0 for left in hops.values()) else {}
 
     def prune_of(self, entry: Entry, distances: Distances, now: float) -> Prune | None:
         """How far a client's subscription is to be taken back, by its history; None where that is not asked for."""
