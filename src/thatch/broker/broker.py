@@ -143,7 +143,10 @@ class Broker:
             broker.open_space = space if opened is None else read_space(opened.where)
         for put in kept.values():
             if put.table == "links":
-                broker._forwarding.add_link(broker._new_link(put.id, put.where == "client"))
+                kind, _, durable = put.where.partition(" ")
+                link = broker._new_link(put.id, kind == "client")
+                link.is_durable = bool(durable)
+                broker._forwarding.add_link(link)
         for put in kept.values():
             if put.table != "links":
                 region = broker._region(put.where)
@@ -339,7 +342,10 @@ class Broker:
             source.counts.unwanted_in += not wanted
         for name, ids in wanted.items():
             target = self._links[name]
-            if not target.is_met or (target.behind is not None and not _is_read_in(target.behind, message.event)):
+            is_held = not target.is_met and self.settings.holds_events and not target.is_client
+            if not (target.is_met or is_held) or (
+                target.behind is not None and not _is_read_in(target.behind, message.event)
+            ):
                 target.counts.events_lost += 1
                 continue
             target.counts.events_out += 1
@@ -386,11 +392,20 @@ class Broker:
             raise CallerError(f"sessions of link {name!r} rise: {message.session} after {last}")
         if link is None:
             link = self._new_link(name, message.is_client)
+            link.is_durable = message.durable
             self._forwarding.add_link(link)
-            self._records.append(Put("links", "", name, "client" if message.is_client else "broker"))
+            self._keep_link(link)
+        elif link.is_client and link.is_durable != message.durable:
+            link.is_durable = message.durable
+            self._keep_link(link)
         link.connect(message.session)
-        link.announced = self._members_beside(link)
-        self._effects.append(Send(name, Hello(self.name, link.session, self._space_text, members=link.announced)))
+        self._greet(link)
+        if link.is_client and link.is_durable:
+            self._announce()
+
+    def _keep_link(self, link: Link) -> None:
+        kind = "client" if link.is_client else "broker"
+        self._records.append(Put("links", "", link.name, f"{kind} durable" if link.is_durable else kind))
 
     def _link_down(self, message: LinkDown, name: str) -> None:
         link = self._links.get(name)
@@ -418,13 +433,19 @@ class Broker:
         others = [each for each in self._forwarding.brokers() if each is not link]
         return (self.name, *(name for each in others for name in each.members))
 
+    def _greet(self, link: Link) -> None:
+        durable = any(each.is_durable for each in self._links.values() if each is not link) and not link.is_client
+        hello = Hello(self.name, link.session, self._space_text, members=self._members_beside(link), durable=durable)
+        link.announced = hello
+        self._effects.append(Send(link.name, hello))
+
     def _announce(self) -> None:
+        """Greet those again to whom the greeting says something new."""
+        durable = [link.name for link in self._links.values() if link.is_durable]
         for link in self._forwarding.brokers():
-            members = self._members_beside(link)
-            if link.is_up and members != link.announced:
-                link.announced = members
-                hello = Hello(self.name, link.session, self._space_text, members=members)
-                self._effects.append(Send(link.name, hello))
+            now = self._members_beside(link), durable not in ([], [link.name])
+            if link.is_up and (link.announced is None or now != (link.announced.members, link.announced.durable)):
+                self._greet(link)
 
     def _hello(self, message: Hello, name: str) -> None:
         link = self._links.get(name)
@@ -445,7 +466,10 @@ class Broker:
             link.is_met, link.peer_session, link.heard = True, message.session, message.session << 32
             link.behind = None if link.is_client or space.extends(self.space) else space
             self._send_digest(link)
-        if not link.is_client and link.members != message.members:
+        if not link.is_client and link.is_durable != message.durable:
+            link.is_durable = message.durable
+            self._keep_link(link)
+        if not link.is_client:
             link.members = message.members
             self._announce()
 

@@ -22,7 +22,7 @@ from thatch.broker.policy import Policy, Worth
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.cover import Change, RelationGraph, Told
 from thatch.errors import PeerError
-from thatch.messages import seq_of, session_of
+from thatch.messages import Hello, seq_of, session_of
 from thatch.region import Region
 from thatch.space import Space
 
@@ -134,6 +134,7 @@ class Link:
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
         self.members: tuple[str, ...] = ()  # brokers behind it
+        self.is_durable = False  # somebody behind it is to get its events whatever crashes
         self.peer_session = 0  # of what comes
         self.heard = 0  # the seq that came last
         self.waiting: deque[Waiting] = deque()
@@ -142,7 +143,7 @@ class Link:
         self.settled = 0
         self._synced_at = 0  # the count of `Synced` in this session
         self._owes = False  # something is posted that `Synced` will settle
-        self.announced: tuple[str, ...] = ()  # the members that it was told of
+        self.announced: Hello | None = None  # how it was greeted last
         self.subscriptions = ToldTable(space, policy)
         self.advertisements = ToldTable(space, policy)
         self.counts = Counts()

@@ -70,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routing: Routing = "advertisements"  # toward publishers; or subscriptions flood; or events do
     policy: Policy = Policy()
     links: dict[str, Policy] = {}  # a policy of their own for some neighbours
+    holds_events: bool = False  # events for a neighbour that is away are sent all the same: the driver keeps them
 
     def __post_init__(self) -> None:
         if self.routing not in get_args(Routing):
