@@ -39,6 +39,9 @@ def check_files(path: Path) -> None:
         raise refuse(path, "not an SQLite file")
     if len(head) < 100:
         raise refuse(path, f"the file has been cut: {len(head)} bytes are left")
+    page = int.from_bytes(head[16:18], "big")
+    if page > 1 and path.stat().st_size % page:  # 1 stands for 65,536
+        raise refuse(path, f"the file has been cut: {path.stat().st_size:,} bytes are not whole pages of {page:,}")
     mark = int.from_bytes(head[68:72], "big")
     if mark != APPLICATION:
         raise refuse(path, f"an SQLite file of another program (application id {mark:#x})")

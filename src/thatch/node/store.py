@@ -329,11 +329,14 @@ def _opened(path: Path, name: str) -> sqlite3.Connection:
         raise refuse(path, "its log is there, but the file is not")
     else:
         _make(path, name)
-    connection = _connection(path)
+    try:
+        connection = _connection(path)
+    except sqlite3.DatabaseError as error:
+        raise refuse(path, f"damaged: {error}") from None
     try:
         check_pages(connection, path)
-        _check_rows(connection, path)
         _check_owner(connection, path, name)
+        _check_rows(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
     except sqlite3.DatabaseError as error:
         connection.close()
@@ -346,7 +349,11 @@ def _opened(path: Path, name: str) -> sqlite3.Connection:
 
 def _connection(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA synchronous = FULL")
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
     return connection
 
 
