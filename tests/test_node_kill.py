@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from node_process import BrokerProcess, chain, is_soak, wait_agree
@@ -53,13 +52,6 @@ class Reader:
         self.ids.append(event.id)
 
 
-async def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        await asyncio.sleep(0.02)
-
-
 async def kill_in_turn(brokers: list[BrokerProcess]) -> None:
     first, _, last = brokers
     async with (
@@ -90,7 +82,10 @@ async def kill_in_turn(brokers: list[BrokerProcess]) -> None:
         for publisher, reader in zip(publishers, readers, strict=True):
             wanted = len(publisher.acknowledged)
             assert wanted > 20 * KILLS
-            await until(lambda r=reader, p=publisher: set(p.acknowledged) <= set(r.numbers), 10, "an event is missing")
+            end = time.monotonic() + 10
+            while missing := set(publisher.acknowledged) - set(reader.numbers):
+                assert time.monotonic() < end, f"{len(missing)} of {wanted} are missing: {sorted(missing)[:10]}"
+                await asyncio.sleep(0.02)
             assert len(set(reader.ids)) == len(reader.ids), "an event was handed out twice"
             assert reader.numbers == sorted(reader.numbers), "out of order"
             assert reader.subscription.lost == 0

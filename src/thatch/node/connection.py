@@ -215,7 +215,7 @@ class ClientConnection(Connection):
             self.node.filling(self)
 
     def ended(self) -> None:
-        if self.name:
+        if self.name and self.node.driver.ends.get(self.name) is self:
             self.node.queues.detach(self)
             self.node.left(self)
             self.node.driver.gone(self.name, self)
@@ -248,7 +248,8 @@ class NeighbourConnection(Connection):
         driver.ends[name] = self
         driver.take(LinkUp(driver.next_session()), name)
         store, heard = driver.heard.get(name, ("", 0))
-        self.tell(wire.Resume(driver.store.identity, store, heard))
+        resume = wire.Resume(driver.store.identity, store, heard)
+        self.outgoing.open_after(encode(resume), driver.store.ticket)
         log.info("neighbour %s is connected", name)
 
     async def take_all(self, messages: list[Message]) -> None:

@@ -59,9 +59,10 @@ class Gate:
 
 
 class Outgoing:
-    def __init__(self, gate: Gate, events_max: int, drops: bool, control_max: int) -> None:
-        """`drops`: the oldest events go when there are too many bytes of them; else that is an `Overflow`."""
-        self._gate = gate
+    def __init__(self, gate: Gate, events_max: int, drops: bool, control_max: int, is_open: bool = True) -> None:
+        """`drops`: the oldest events go when there are too many bytes of them; else that is an `Overflow`. Unless
+        `is_open`, events wait for the control message that opens it."""
+        self._gate, self._is_open, self._opener = gate, is_open, b""
         self._events_max, self._drops, self._control_max = events_max, drops, control_max
         self._events: deque[bytes] = deque()
         self._kept: deque[bytes] = deque()
@@ -108,6 +109,11 @@ class Outgoing:
         self._answers.append((ticket, message))
         self._wake_at(ticket)
 
+    def open_after(self, message: bytes, ticket: int) -> None:
+        """A control message that comes before any event."""
+        self._opener = message
+        self.control(message, ticket)
+
     def control(self, message: bytes, ticket: int) -> None:
         self._control.append((ticket, self._events_gone + len(self._events), message))
         self._control_bytes += len(message)
@@ -140,7 +146,8 @@ class Outgoing:
             reason = f"more than {self._events_max:,} bytes of events were waiting to be read: the oldest were dropped"
             parts.append(encode(Notice("", self._dropped_untold, reason)))
             self._dropped_untold = 0
-        self._take_events(parts)
+        if self._is_open:
+            self._take_events(parts)
         if self._kept:
             self._take_kept(parts)
         committed = self._gate.committed
@@ -154,6 +161,9 @@ class Outgoing:
             self._control.popleft()
             parts.append(message)
             size += len(message)
+            if message is self._opener:
+                self._is_open, self._opener = True, b""
+                self._take_events(parts)
         self._control_bytes -= size
         if (self._answers and self._answers[0][0] > committed) or (self._control and self._control[0][0] > committed):
             self._gate.wait(self)

@@ -167,7 +167,9 @@ class Node:
         return socket
 
     def _to_neighbour(self) -> Outgoing:
-        return Outgoing(self.driver.gate, 2**62, False, CONTROL_MAX)  # the window of its stream bounds events
+        return Outgoing(
+            self.driver.gate, 2**62, False, CONTROL_MAX, is_open=False
+        )  # the window of its stream bounds events
 
     async def _serve(self, connection: Connection) -> None:
         self._connections[connection] = None

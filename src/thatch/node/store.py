@@ -58,6 +58,7 @@ SET_HEARD = "INSERT OR REPLACE INTO heard VALUES (?, ?, ?, ?)"
 SET_STATISTIC = "INSERT OR REPLACE INTO statistics VALUES (?, ?, ?)"
 PAGE = "SELECT number, event FROM events WHERE queue = ? AND number > ? ORDER BY number LIMIT ?"
 
+Write = tuple[str, tuple[Any, ...]]
 Rows = list[tuple[int, bytes]]
 Page = Callable[[Rows, bool], None]
 
@@ -106,7 +107,7 @@ class Store:
         row = self._connection.execute("SELECT max(place) FROM records").fetchone()
         self._place = row[0] or 0
         self._condition = threading.Condition()
-        self._writes: list[tuple[str, tuple[Any, ...]]] = []
+        self._writes: list[Write] = []
         self._reads: list[tuple[str, int, int, Page]] = []
         self._asked = 0
         self._is_stopping = False
@@ -161,37 +162,39 @@ class Store:
         return self._number
 
     def set_space(self, text: str) -> None:
-        self._write(SET_ABOUT, _row("space", text))
+        self._write((SET_ABOUT, _row("space", text)))
 
     def keep(self, records: tuple[Record, ...]) -> None:
+        """In one transaction: half of them would be a state that the broker never was in."""
+        writes: list[Write] = []
         for record in records:
             if isinstance(record, Drop):
-                self._write(DROP_RECORD, (record.table, record.link, record.id))
+                writes.append((DROP_RECORD, (record.table, record.link, record.id)))
                 continue
             self._place += 1
             row = self._place, record.table, record.link, record.id, record.where, record.expires
-            self._write(PUT_RECORD, (*row, summed(*row)))
+            writes.append((PUT_RECORD, (*row, summed(*row))))
+        self._write(*writes)
 
     def put_queue(self, row: QueueRow) -> None:
-        self._write(PUT_QUEUE, (*row, summed(*row)))
+        self._write((PUT_QUEUE, (*row, summed(*row))))
 
     def drop_queue(self, name: str) -> None:
-        self._write(DROP_EVENTS, (name, 2**63 - 1))
-        self._write(DROP_QUEUE, (name,))
+        self._write((DROP_EVENTS, (name, 2**63 - 1)), (DROP_QUEUE, (name,)))
 
     def append(self, queue: str, number: int, at: float, event: bytes) -> None:
-        self._write(PUT_EVENT, (queue, number, at, event, _event_sum(queue, number, at, event)))
+        self._write((PUT_EVENT, (queue, number, at, event, _event_sum(queue, number, at, event))))
 
     def discard(self, queue: str, number: int) -> None:
         """The events of a queue up to this number."""
-        self._write(DROP_EVENTS, (queue, number))
+        self._write((DROP_EVENTS, (queue, number)))
 
     def note_heard(self, link: str, store: str, number: int) -> None:
-        self._write(SET_HEARD, (link, store, number, summed(link, store, number)))
+        self._write((SET_HEARD, (link, store, number, summed(link, store, number))))
 
     def note_statistics(self, values: dict[str, int]) -> None:
         for name, value in values.items():
-            self._write(SET_STATISTIC, (name, value, summed(name, value)))
+            self._write((SET_STATISTIC, (name, value, summed(name, value))))
 
     def read(self, queue: str, after: int, count: int, page: Page) -> None:
         """Have `page` called with the next events of a queue, and whether all that was written before was seen."""
@@ -199,12 +202,12 @@ class Store:
             self._reads.append((queue, after, count, page))
             self._condition.notify()
 
-    def _write(self, statement: str, row: tuple[Any, ...]) -> None:
+    def _write(self, *writes: Write) -> None:
         with self._condition:
-            self._writes.append((statement, row))
-            self._asked += 1
-            if len(self._writes) == 1:
+            if not self._writes:
                 self._condition.notify()
+            self._writes += writes
+            self._asked += 1
 
     # --- The thread --------------------------------------------------------------------------------------------------
 
@@ -242,7 +245,7 @@ class Store:
             if self._is_stopping and not self._writes:
                 return
 
-    def _write_all(self, writes: list[tuple[str, tuple[Any, ...]]], ticket: int) -> None:
+    def _write_all(self, writes: list[Write], ticket: int) -> None:
         while not self._commit(writes):
             self.is_full = True
             if self._is_stopping:
@@ -254,7 +257,7 @@ class Store:
         self.is_full = False
         self._tell(self._committed, ticket)
 
-    def _commit(self, writes: list[tuple[str, tuple[Any, ...]]]) -> bool:
+    def _commit(self, writes: list[Write]) -> bool:
         connection = self._connection
         try:
             connection.execute("BEGIN")
@@ -293,7 +296,7 @@ def _row(key: str, value: str) -> tuple[str, str, int]:
     return key, value, summed(key, value)
 
 
-def _shortened(writes: list[tuple[str, tuple[Any, ...]]]) -> list[tuple[str, tuple[Any, ...]]]:
+def _shortened(writes: list[Write]) -> list[Write]:
     """Without the events that were acknowledged before they were written."""
     gone: dict[str, int] = {}
     for statement, row in writes:
