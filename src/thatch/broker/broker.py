@@ -11,9 +11,12 @@ it is told why, and the link is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from thatch.axis import Coordinates
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.link import Link, ToldTable, Waiting
 from thatch.broker.policy import Settings
@@ -306,30 +309,91 @@ class Broker:
 
     # --- Events -----------------------------------------------------------------------------------------------------
 
+    def publish_all(self, messages: Sequence[Publish], link: str, now: float) -> list[list[Effect]]:
+        """The effects of each event, as from `handle` one after the other. Events change nothing that routes events, so
+        they are looked up together."""
+        source = self._links.get(link)
+        self._records, self._now = [], now
+        effects: list[list[Effect]] = [[] for _ in messages]
+        if source is None or not source.is_met:
+            return effects
+        taken, points = [], []
+        for at, message in enumerate(messages):
+            self._effects = effects[at]
+            point = self._point_of(message, source)
+            if point is not None:
+                taken.append(at)
+                points.append(point)
+            elif not source.is_client:  # a neighbour that sends what cannot be read: hung up on
+                break
+        if not points:
+            return effects
+        columns = list(np.array(points, np.int64).T.copy())
+        are_advertised = self._are_advertised(source, columns)
+        for at, point, is_advertised, held in zip(
+            taken, points, are_advertised, self._forwarding.subscriptions.holding_all(columns), strict=True
+        ):
+            self._effects = effects[at]
+            if is_advertised or self._is_advertised(messages[at], source, point):
+                self._route(messages[at], source, held)
+        return effects
+
     def _publish(self, message: Publish, link: str) -> None:
-        """To every client that wants it, and to every neighbour over whose link somebody asked for it."""
         source = self._links.get(link)
         if source is None or not source.is_met:
             return
+        point = self._point_of(message, source)
+        if point is not None and self._is_advertised(message, source, point):
+            self._route(message, source, self._forwarding.subscriptions.holding(point))
+
+    def _point_of(self, message: Publish, source: Link) -> list[int] | None:
+        """None: it was refused."""
         source.counts.events_in += 1
         try:
             if source.is_client:
-                if not message.id.startswith(f"{link}:"):
-                    raise CallerError(f"ids of events of {link!r} begin with '{link}:', unlike {shown(message.id)}")
+                if not message.id.startswith(source.prefix):
+                    prefix = source.prefix
+                    raise CallerError(
+                        f"ids of events of {source.name!r} begin with {prefix!r}, unlike {shown(message.id)}"
+                    )
                 self._check_names(message.event)
-            point = self.space.encode(message.event)
+            return self.space.encode(message.event)
+        except (EventError, CallerError) as error:
+            self._refuse_event(message, source, error)
+            return None
+
+    def _is_advertised(self, message: Publish, source: Link, point: list[int]) -> bool:
+        try:
             if source.is_client:
                 self._check_advertised(message, source, point)
         except (EventError, CallerError) as error:
-            text = str(error)
-            text = text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}…"
-            refused = Refused(0, message.id, text)
-            self._effects.append(Reject(link, refused, close=not source.is_client))
-            if not source.is_client:
-                source.disconnect()
-            return
+            self._refuse_event(message, source, error)
+            return False
+        return True
+
+    def _are_advertised(self, source: Link, columns: list[Coordinates]) -> list[bool]:
+        """For each point, whether its publisher may publish it."""
+        if not source.is_client or self.settings.routing != "advertisements":
+            return [True] * len(columns[0])
+        found = np.zeros(len(columns[0]), np.bool_)
+        for entry in self._forwarding.advertisements.of_link(source.name).values():
+            found |= entry.region.contains_points(columns)
+            if found.all():
+                break
+        return found.tolist()
+
+    def _refuse_event(self, message: Publish, source: Link, error: ThatchError) -> None:
+        text = str(error)
+        text = text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}…"
+        refused = Refused(0, message.id, text)
+        self._effects.append(Reject(source.name, refused, close=not source.is_client))
+        if not source.is_client:
+            source.disconnect()
+
+    def _route(self, message: Publish, source: Link, held: Iterable[Entry]) -> None:
+        """To every client that wants it, and to every neighbour over whose link somebody asked for it."""
         wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
-        for entry in self._forwarding.subscriptions.holding(point):
+        for entry in held:
             ids = wanted.get(entry.link)
             if ids is None:
                 wanted[entry.link] = [entry.told_as]
@@ -338,7 +402,7 @@ class Broker:
         if self.settings.routing == "events":
             wanted |= {each.name: [] for each in self._forwarding.brokers()}
         if not source.is_client:
-            wanted.pop(link, None)
+            wanted.pop(source.name, None)
             source.counts.unwanted_in += not wanted
         for name, ids in wanted.items():
             target = self._links[name]

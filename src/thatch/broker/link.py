@@ -130,6 +130,7 @@ class Counts:
 class Link:
     def __init__(self, name: str, is_client: bool, space: Space, policy: Policy) -> None:
         self.name, self.is_client, self.policy = name, is_client, policy
+        self.prefix = f"{name}:"  # of the ids of a client's events
         self.is_up = self.is_met = self.is_synced = False
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent

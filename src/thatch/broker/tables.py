@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from thatch.axis import Coordinates
 from thatch.errors import CallerError, PeerError, shown
 from thatch.match.index import TreeMatcher
 from thatch.messages import Listing
@@ -97,6 +98,14 @@ class Table:
         """The entries whose region holds a point, in order of arrival."""
         entries = self._entries
         return [entries[number] for number in self._index.view().match_point(point)]
+
+    def holding_all(self, columns: Sequence[Coordinates]) -> list[list[Entry]]:
+        """`holding` for many points, as columns of coordinates."""
+        held: list[list[Entry]] = [[] for _ in columns[0]]
+        rows, numbers = self._index.view().match_points(columns)
+        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
+            held[row].append(self._entries[number])
+        return held
 
     def meeting(self, region: Region) -> list[Entry]:
         """The entries whose region has an event in common with this one, in order of arrival. Of a ball, perhaps one
