@@ -52,20 +52,29 @@ class _Unacknowledged(msgspec.Struct):
     future: asyncio.Future[str]
 
 
+class _Waiter(msgspec.Struct):
+    """For a change to be accepted, or to settle."""
+
+    seq: int
+    table: str
+    id: str
+    future: asyncio.Future[None]
+
+
 class AsyncClient:
     """Made by `connect`."""
 
     def __init__(self, url: str, name: str, space: Space, session: aiohttp.ClientSession) -> None:
         self.url, self.name, self.space = url, name, space
         self.connections = 0  # so far
-        self._session = session
+        self._session, self._loop = session, asyncio.get_running_loop()
         self._client = Client(name, space)
         self._frames = wire.Frames(space, wire.FromNode)
         self._number = secrets.randbits(30) | 1  # of the connection; other than in any earlier life of this client
         self._plain: dict[str, Subscription] = {}
         self._durable: dict[str, Subscription] = {}
-        self._accepted = 0  # seq
-        self._waiters: list[tuple[str, str, bool, asyncio.Future[None]]] = []  # table, id, until settled, future
+        self._until_accepted: deque[_Waiter] = deque()  # in order of seq
+        self._until_settled: deque[_Waiter] = deque()
         self._standing: dict[str, tuple[str, asyncio.Future[None]]] = {}  # durable id -> state that is waited for
         self._unacknowledged: deque[_Unacknowledged] = deque()
         self._by_id: dict[str, _Unacknowledged] = {}
@@ -119,11 +128,11 @@ class AsyncClient:
         self._failure = self._failure or failure
         for each in self._unacknowledged:
             _fail(each.future, self._failure)
-        for *_, future in self._waiters:
-            _fail(future, self._failure)
+        for waiter in (*self._until_accepted, *self._until_settled):
+            _fail(waiter.future, self._failure)
         for _, future in self._standing.values():
             _fail(future, self._failure)
-        for subscription in (*self._plain.values(), *self._durable.values()):
+        for subscription in dict.fromkeys((*self._plain.values(), *self._durable.values())):
             subscription.end()
 
     async def _stay(self) -> None:
@@ -151,7 +160,7 @@ class AsyncClient:
             )
         self._number += 1
         self.connections += 1
-        self._outgoing, self._published, self._accepted = [], 0, 0
+        self._outgoing, self._published = [], 0
         self._tell(self._client.connect(HOME, self._number))
         writer = asyncio.create_task(self._write(socket))
         try:
@@ -213,15 +222,25 @@ class AsyncClient:
         self._check()
         if durable is not None:
             return await self._keep(durable, where, bytes_max, seconds_max, settled)
-        id = id or self._next_id()
-        if id in self._plain:
-            raise CallerError(f"there is a subscription {shown(id)}: replace it")
-        subscription = self._plain[id] = Subscription(self, id, where, BUFFER, durable=False)
-        try:
+        return await self.subscribe_many({id or self._next_id(): where}, settled)
+
+    async def subscribe_many(self, wheres: Mapping[str, str], settled: bool = True) -> Subscription:
+        """Clauses by id, as one subscription: an event that several of them want comes once."""
+        self._check()
+        for id in wheres:
+            if id in self._plain:
+                raise CallerError(f"there is a subscription {shown(id)}: replace it")
+        subscription = Subscription(self, wheres, BUFFER, durable=False)
+        self._plain.update(dict.fromkeys(wheres, subscription))
+        waits = []
+        for id, where in wheres.items():
             self._tell(self._client.subscribe(HOME, id, where))
-            await self._until(SUBSCRIPTIONS, id, settled)
+            waits.append(self._until(SUBSCRIPTIONS, id, settled))
+        try:
+            await asyncio.gather(*waits)
         except BaseException:
-            self._plain.pop(id, None)
+            for id in wheres:
+                self._plain.pop(id, None)
             raise
         return subscription
 
@@ -246,7 +265,7 @@ class AsyncClient:
         else:
             self._tell(self._client.replace(HOME, subscription.id, where))
             await self._until(SUBSCRIPTIONS, subscription.id, settled)
-        subscription.where = where
+            subscription.wheres[subscription.id] = where
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """For good: what is kept for a durable one goes, too."""
@@ -257,9 +276,10 @@ class AsyncClient:
             await wait
             self._durable.pop(subscription.id, None)
         else:
-            self._tell(self._client.unsubscribe(HOME, subscription.id))
-            await self._until(SUBSCRIPTIONS, subscription.id, False)
-            self._plain.pop(subscription.id, None)
+            for id in subscription.wheres:
+                self._tell(self._client.unsubscribe(HOME, id))
+                self._plain.pop(id, None)
+            await self._until(SUBSCRIPTIONS, id, False)
         subscription.end()
 
     def _check(self) -> None:
@@ -271,32 +291,28 @@ class AsyncClient:
         return f"{self._number:x}.{self._ids}"
 
     def _until(self, table: str, id: str, settled: bool) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((table, id, settled, future))
-        return future
+        """For what has just been said: 0 if it will be said when the link is synced."""
+        seq = self._client.homes[HOME].changed_at.get((table, id), 0)
+        waiter = _Waiter(seq, table, id, asyncio.get_running_loop().create_future())
+        (self._until_settled if settled else self._until_accepted).append(waiter)
+        return waiter.future
 
-    def _is_done(self, table: str, id: str, settled: bool) -> bool:
-        if settled:
-            return self._client.is_settled(HOME, table, id)
-        home = self._client.homes[HOME]
-        return home.is_synced and self._accepted >= home.changed_at.get((table, id), 0)
+    def _synced(self, seq: int) -> None:
+        """Whatever was said so far is part of this message."""
+        for waiter in (*self._until_accepted, *self._until_settled):
+            waiter.seq = seq
 
-    def _answer_waiters(self) -> None:
-        left = []
-        for each in self._waiters:
-            table, id, settled, future = each
-            if self._is_done(table, id, settled):
-                _succeed(future)
-            elif not future.done():
-                left.append(each)
-        self._waiters = left
+    def _refused(self, message: Refused) -> None:
+        for waiter in (*self._until_accepted, *self._until_settled):
+            if (waiter.table, waiter.id) == (message.table, message.id) and waiter.seq <= message.seq:
+                _fail(waiter.future, CallerError(message.reason))
 
     # --- Durable subscriptions ---------------------------------------------------------------------------------------
 
     async def _keep(self, id: str, where: str, bytes_max: int, seconds_max: float, settled: bool) -> Subscription:
         if id in self._durable:
             raise CallerError(f"there is a durable subscription {shown(id)}: replace it")
-        subscription = Subscription(self, id, where, 2**62, durable=True)  # the broker's window bounds it
+        subscription = Subscription(self, {id: where}, 2**62, durable=True)  # the broker's window bounds it
         subscription.limits = bytes_max, seconds_max
         self._durable[id] = subscription
         try:
@@ -308,13 +324,13 @@ class AsyncClient:
 
     async def _say_keep(self, subscription: Subscription, where: str, settled: bool) -> None:
         wait = self._stands(subscription.id, "settled" if settled else "accepted")
-        subscription.where, before = where, subscription.where
+        before, subscription.wheres[subscription.id] = subscription.where, where
         if self._is_synced.is_set():  # else it is said when it is
             self._say(encode(wire.Keep(subscription.id, where, *subscription.limits)))
         try:
             await wait
         except CallerError:
-            subscription.where = before
+            subscription.wheres[subscription.id] = before
             raise
 
     def _stands(self, id: str, state: str) -> asyncio.Future[None]:
@@ -355,14 +371,13 @@ class AsyncClient:
         return self.post_now(event, payload)
 
     def post_now(self, event: Mapping[str, Any], payload: bytes = b"") -> asyncio.Future[str]:
-        message = self._client.publish(HOME, event, payload)[0].message
-        assert isinstance(message, Publish)
-        encoded = encode(message)
+        id = self._client.next_event_id()
+        encoded = encode(Publish(id, event, payload))  # type: ignore[arg-type]
         if len(encoded) > wire.EVENT_MAX:
             raise CallerError(f"an event of {len(encoded):,} bytes; at most {wire.EVENT_MAX:,} are taken")
-        each = _Unacknowledged(message.id, encoded, asyncio.get_running_loop().create_future())
+        each = _Unacknowledged(id, encoded, self._loop.create_future())
         self._unacknowledged.append(each)
-        self._by_id[message.id] = each
+        self._by_id[id] = each
         self._unacknowledged_bytes += len(encoded)
         if self._is_synced.is_set():
             self._say(encoded)
@@ -386,9 +401,13 @@ class AsyncClient:
         if kind is wire.Event:
             assert isinstance(message, wire.Event)
             if self._client.deliver(Deliver(HOME, message.event, message.ids)):
-                for id in message.ids:
-                    if id in self._plain:
-                        self._plain[id].arrived(message.event, 0)
+                if len(message.ids) == 1:
+                    wanting = [self._plain.get(message.ids[0])]
+                else:
+                    wanting = list(dict.fromkeys(map(self._plain.get, message.ids)))
+                for subscription in wanting:
+                    if subscription is not None:
+                        subscription.arrived(message.event, 0)
         elif isinstance(message, wire.Kept):
             if message.id in self._durable:
                 self._durable[message.id].arrived(message.event, message.number)
@@ -409,22 +428,19 @@ class AsyncClient:
         self._tell(sends)
         for each in sends:
             if isinstance(each.message, Synced):
+                self._synced(each.message.seq)
                 self._resent_after = each.message.seq if each.message.advertisements else 0
                 if not self._resent_after:
                     self._resume()
         if isinstance(message, Accepted):
-            self._accepted = max(self._accepted, message.seq)
+            _answer(self._until_accepted, message.seq)
         elif isinstance(message, Refused):
             self._refused(message)
-        elif isinstance(message, Settled) and self._resent_after and message.seq >= self._resent_after:
-            self._resent_after = 0
-            self._resume()
-        self._answer_waiters()
-
-    def _refused(self, message: Refused) -> None:
-        for table, id, _, future in self._waiters:
-            if (table, id) == (message.table, message.id):
-                _fail(future, CallerError(message.reason))
+        elif isinstance(message, Settled):
+            _answer(self._until_settled, message.seq)
+            if self._resent_after and message.seq >= self._resent_after:
+                self._resent_after = 0
+                self._resume()
 
     def _resume(self) -> None:
         """The broker holds what this client wants and advertised: on with events."""
@@ -435,7 +451,7 @@ class AsyncClient:
             self._say(event.encoded)
 
     def _noticed(self, message: wire.Notice) -> None:
-        told = [self._durable[message.id]] if message.id in self._durable else list(self._plain.values())
+        told = [self._durable[message.id]] if message.id else list(dict.fromkeys(self._plain.values()))
         for subscription in told:
             subscription.noticed(message)
 
@@ -469,6 +485,11 @@ async def _space_at(url: str, session: aiohttp.ClientSession, seconds: float) ->
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, RETRY_SECONDS[1])
     raise Unavailable(f"no broker answers at {url} within {seconds:g} seconds: {reason}")
+
+
+def _answer(waiters: deque[_Waiter], seq: int) -> None:
+    while waiters and waiters[0].seq <= seq:
+        _succeed(waiters.popleft().future)
 
 
 def _succeed(future: asyncio.Future[None]) -> None:

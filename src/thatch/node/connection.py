@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 from aiohttp import web
@@ -29,6 +29,8 @@ log = logging.getLogger("thatch.node")
 Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 SLICE_SECONDS = 0.005  # of handling one connection's messages before others have their turn
 CLOSE_SECONDS = 2.0
+T = TypeVar("T", bound=Message)
+RUN_MAX = 256  # events that are routed at once
 
 
 class Connection(End):
@@ -153,30 +155,44 @@ class ClientConnection(Connection):
         self._ticket = 0  # of the last event that is kept
 
     async def take_all(self, messages: list[Message]) -> None:
-        node, published = self.node, self._published
-        driver = node.driver
+        published = self._published
         turn = time.monotonic() + SLICE_SECONDS
-        for message in messages:
+        at = 0
+        while at < len(messages):
+            message = messages[at]
             if type(message) is Publish and self.name:
-                self._published += 1
-                outcome = driver.publish(message, self.name)
-                if outcome is Outcome.KEPT:
-                    self._ticket = driver.store.ticket
-                elif outcome is Outcome.REFUSED:
-                    self.refuse(Refused(0, message.id, DISK_FULL.format(driver.broker.name)), close=False)
-                continue
-            if not self.name:
-                self._meet(message)
-            elif isinstance(message, wire.NodeMessage):
-                node.queues.take(message, self)
+                events = _run_of(Publish, messages, at)
+                self._publish(events)
+                at += len(events)
             else:
-                driver.take(message, self.name)
+                self._control(message)
+                at += 1
             if time.monotonic() > turn:
                 await asyncio.sleep(0)
                 turn = time.monotonic() + SLICE_SECONDS
         if self._published > published:
             self.outgoing.answer(encode(wire.Published(self._published)), self._ticket)
-            await node.pressure()
+            await self.node.pressure()
+
+    def _publish(self, events: list[Publish]) -> None:
+        driver = self.node.driver
+        self._published += len(events)
+        outcomes = driver.publish_all(events, self.name)
+        if Outcome.KEPT in outcomes:
+            self._ticket = driver.store.ticket
+        if Outcome.REFUSED in outcomes:
+            reason = DISK_FULL.format(driver.broker.name)
+            for event, outcome in zip(events, outcomes, strict=True):
+                if outcome is Outcome.REFUSED:
+                    self.refuse(Refused(0, event.id, reason), close=False)
+
+    def _control(self, message: Message) -> None:
+        if not self.name:
+            self._meet(message)
+        elif isinstance(message, wire.NodeMessage):
+            self.node.queues.take(message, self)
+        else:
+            self.node.driver.take(message, self.name)
 
     def _meet(self, message: Message) -> None:
         if not isinstance(message, Hello) or not message.is_client:
@@ -255,29 +271,37 @@ class NeighbourConnection(Connection):
     async def take_all(self, messages: list[Message]) -> None:
         driver, received, kept = self.node.driver, 0, False
         turn = time.monotonic() + SLICE_SECONDS
-        for message in messages:
+        at = 0
+        while at < len(messages):
+            message = messages[at]
             if type(message) is wire.Forward:
-                kept |= self._forwarded(message)
-                received += 1
-                continue
-            if isinstance(message, wire.Received):
-                driver.stream(self.name).acknowledge(message.number)
-            elif isinstance(message, wire.Resume):
-                self._resume(message)
-            elif isinstance(message, wire.NodeMessage):
-                raise PeerError(f"a neighbour takes no {type(message).__name__}")
+                events = _run_of(wire.Forward, messages, at)
+                kept |= self._forwarded(events)
+                received += len(events)
+                at += len(events)
             else:
-                self._control(message)
+                self._take(message)
+                at += 1
             if time.monotonic() > turn:
                 await asyncio.sleep(0)
                 turn = time.monotonic() + SLICE_SECONDS
-        if received and self._store:
+        if received:
             store, heard = driver.heard[self.name]
             if kept:
                 driver.store.note_heard(self.name, store, heard)
                 self._ticket = driver.store.ticket
             self.outgoing.answer(encode(wire.Received(heard)), self._ticket)
             await self.node.pressure(but=self)
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, wire.Received):
+            self.node.driver.stream(self.name).acknowledge(message.number)
+        elif isinstance(message, wire.Resume):
+            self._resume(message)
+        elif isinstance(message, wire.NodeMessage):
+            raise PeerError(f"a neighbour takes no {type(message).__name__}")
+        else:
+            self._control(message)
 
     def _control(self, message: Message) -> None:
         if not self.name:
@@ -301,20 +325,24 @@ class NeighbourConnection(Connection):
         heard = message.heard if message.of == driver.store.identity else 0
         driver.stream(self.name).attach(send, heard)
 
-    def _forwarded(self, message: wire.Forward) -> bool:
-        """Whether something of it is to be on disk before it is acknowledged."""
+    def _forwarded(self, messages: list[wire.Forward]) -> bool:
+        """Whether something of them is to be on disk before they are acknowledged."""
         driver = self.node.driver
         link = driver.broker.links.get(self.name)
         if not self._store or link is None or not link.is_met:
             raise PeerError("an event before Hello and Resume")
-        if message.number <= driver.heard[self.name][1]:
+        heard = driver.heard[self.name][1]
+        if messages[0].number <= heard:
+            messages = [each for each in messages if each.number > heard]
+        if not messages:
             return False
-        outcome = driver.publish(message.event, self.name)
-        if outcome is Outcome.REFUSED:
-            self.waits_for_space = True
-        if not self.waits_for_space:
-            driver.heard[self.name] = self._store, message.number
-        return outcome is Outcome.KEPT
+        outcomes = driver.publish_all([each.event for each in messages], self.name)
+        for each, outcome in zip(messages, outcomes, strict=True):
+            if outcome is Outcome.REFUSED:
+                self.waits_for_space = True
+            if not self.waits_for_space:
+                driver.heard[self.name] = self._store, each.number
+        return Outcome.KEPT in outcomes
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
         raise AssertionError("events go to a neighbour by its stream")
@@ -325,3 +353,13 @@ class NeighbourConnection(Connection):
             driver.stream(self.name).detach()
             log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
             driver.gone(self.name, self)
+
+
+def _run_of(kind: type[T], messages: list[Message], at: int) -> list[T]:
+    """The messages of a kind that follow one another, some hundreds at most."""
+    run: list[T] = []
+    for message in messages[at : at + RUN_MAX]:
+        if type(message) is not kind:
+            break
+        run.append(message)
+    return run

@@ -122,7 +122,17 @@ class Driver:
     # --- Events ------------------------------------------------------------------------------------------------------
 
     def publish(self, message: Publish, link: str) -> Outcome:
-        effects = self.broker.handle(message, link, time.time())
+        return self._route(message, self.broker.handle(message, link, time.time()), time.time())
+
+    def publish_all(self, messages: list[Publish], link: str) -> list[Outcome]:
+        """Many at once: looking them up together takes a fraction of the time."""
+        if len(messages) == 1:
+            return [self.publish(messages[0], link)]
+        now = time.time()
+        effects = self.broker.publish_all(messages, link, now)
+        return [self._route(message, each, now) for message, each in zip(messages, effects, strict=True)]
+
+    def _route(self, message: Publish, effects: list[Effect], now: float) -> Outcome:
         if not effects:
             return Outcome.ROUTED
         if self.store.is_full and any(map(self._is_kept, effects)):
@@ -138,10 +148,12 @@ class Driver:
             kept = self.broker.links[effect.link].is_durable
             if kept:
                 outcome = Outcome.KEPT
-            if type(effect) is Send:
-                self.stream(effect.link).append(encoded, kept, time.time())
-            elif effect.link in self.ends:
-                self.ends[effect.link].deliver(effect.ids, encoded)  # type: ignore[union-attr]
+            if type(effect) is Deliver:
+                end = self.ends.get(effect.link)
+                if end is not None:
+                    end.deliver(effect.ids, encoded)
+            else:
+                self.stream(effect.link).append(encoded, kept, now)
         return outcome
 
     def _is_kept(self, effect: Effect) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from thatch.messages import Publish
@@ -19,8 +20,8 @@ class Subscription:
     """`async for event in subscription`. Of events that come faster than they are asked for, the oldest of a plain
     subscription go; `dropped` counts them, with those that the broker dropped; `lost`, what a durable one has lost."""
 
-    def __init__(self, client: AsyncClient, id: str, where: str, bytes_max: int, durable: bool) -> None:
-        self.id, self.where, self.durable = id, where, durable
+    def __init__(self, client: AsyncClient, wheres: Mapping[str, str], bytes_max: int, durable: bool) -> None:
+        self.wheres, self.durable = dict(wheres), durable  # clauses by id: one, or several of a plain one
         self.limits = 0, 0.0  # of a durable one: bytes, seconds
         self.dropped = self.lost = 0
         self.notices: deque[Notice] = deque(maxlen=100)
@@ -32,6 +33,15 @@ class Subscription:
         self._taken = 0  # number of the event that was handed out last
         self._done = 0
         self._seen: dict[str, None] = {}
+
+    @property
+    def id(self) -> str:
+        """The first one's."""
+        return next(iter(self.wheres))
+
+    @property
+    def where(self) -> str:
+        return self.wheres[self.id]
 
     def __aiter__(self) -> Self:
         return self
