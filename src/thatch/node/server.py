@@ -112,11 +112,15 @@ class Node:
         self._runners.append(runner)
         site = web.TCPSite(runner, host, port)
         await site.start()
-        return runner.addresses[0][1]
+        bound: int = runner.addresses[0][1]
+        return bound
 
     async def stop(self) -> None:
         """Take nothing new, write what is left, close."""
         self.is_ready = False
+        for runner in self._runners:
+            for site in list(runner.sites):
+                await site.stop()
         for task in list(self._tasks):
             task.cancel()
         for connection in list(self._connections):
@@ -149,6 +153,8 @@ class Node:
     # --- Those who come ----------------------------------------------------------------------------------------------
 
     async def _client_came(self, request: web.Request) -> web.WebSocketResponse:
+        if not self.is_ready:
+            raise web.HTTPServiceUnavailable(text="the broker stops")
         socket = web.WebSocketResponse(
             heartbeat=self.config.timing.client_heartbeat, compress=False, max_msg_size=FRAME_MAX + 1024
         )
