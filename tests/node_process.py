@@ -35,7 +35,7 @@ class BrokerProcess:
         prefix: tuple[str, ...] = (),
     ) -> None:
         self.name, self.folder, self.prefix = name, folder, prefix
-        self.host = "127.0.0.1"
+        self.host, self.overlay_host = "127.0.0.1", "127.0.0.1"
         self.client_port, self.overlay_port = free_port(), free_port()
         self.neighbours, self.settings = neighbours or {}, settings
         self.process: subprocess.Popen[bytes] | None = None
@@ -47,7 +47,7 @@ class BrokerProcess:
 
     @property
     def overlay(self) -> str:
-        return f"ws://{self.host}:{self.overlay_port}"
+        return f"ws://{self.overlay_host}:{self.overlay_port}"
 
     @property
     def store(self) -> Path:
@@ -58,9 +58,9 @@ class BrokerProcess:
         config = self.folder / f"{self.name}.toml"
         config.write_text(
             f'name = "{self.name}"\nspace = "{SPACE}"\nstore = "{self.store}"\n'
-            + ("exposed = true\n" if self.host != "127.0.0.1" else "")
+            + ("exposed = true\n" if {self.host, self.overlay_host} != {"127.0.0.1"} else "")
             + f'client = {{ host = "{self.host}", port = {self.client_port} }}\n'
-            f'overlay = {{ host = "{self.host}", port = {self.overlay_port} }}\n'
+            f'overlay = {{ host = "{self.overlay_host}", port = {self.overlay_port} }}\n'
             f"{self.settings}\n[neighbours]\n{listed}"
         )
         with self.log.open("ab") as log:

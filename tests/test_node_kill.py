@@ -96,7 +96,7 @@ async def kill_in_turn(brokers: list[BrokerProcess]) -> None:
 def test_kill_each_in_turn(tmp_path: Path) -> None:
     brokers = chain(tmp_path)
     try:
-        asyncio.run(kill_in_turn(brokers))
+        asyncio.run(asyncio.wait_for(kill_in_turn(brokers), 10 * KILLS + 60))
     finally:
         for broker in brokers:
             broker.kill()

@@ -45,7 +45,8 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     heartbeat: float = 8.0  # seconds between pings of a neighbour; half as long again, and the link is cut
     client_heartbeat: float = 60.0
     linger: float = 30.0  # how long the plain subscriptions of a client that is away are held
-    retry_max: float = 1.0  # seconds between tries to reach a neighbour
+    dial: float = 1.5  # seconds to reach a neighbour in
+    retry_max: float = 0.5  # seconds between tries
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -216,7 +216,7 @@ class ClientConnection(Connection):
         if refused.seq:
             super().refuse(refused, close)
             return
-        self.outgoing.answer(encode(refused), self._ticket)  # before the event counts as published
+        self.outgoing.refusal(encode(refused))  # before the event counts as published
         if close:
             self.close(refused.reason)
 

@@ -109,6 +109,11 @@ class Outgoing:
         self._answers.append((ticket, message))
         self._wake_at(ticket)
 
+    def refusal(self, message: bytes) -> None:
+        """At once: nothing was recorded that it would have to wait for."""
+        self._answers.appendleft((0, message))
+        self.wake()
+
     def open_after(self, message: bytes, ticket: int) -> None:
         """A control message that comes before any event."""
         self._opener = message

@@ -124,7 +124,7 @@ class Queues:
             try:
                 self._keep(message, reader)
             except CallerError as error:
-                reader.tell(wire.Standing(message.id, message.where, "refused", str(error)))
+                reader.outgoing.refusal(encode(wire.Standing(message.id, message.where, "refused", str(error))))
         elif isinstance(message, wire.Done):
             queue = self._queues.get(f"{reader.name}{SEPARATOR}{message.id}")
             if queue is not None and queue.reader is reader:

@@ -200,7 +200,7 @@ class Node:
 
     async def _dial_once(self, name: str, url: str) -> None:
         wait = aiohttp.ClientWSTimeout(ws_close=1.0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(self.config.timing.dial):
             socket = await self._session.ws_connect(
                 url, heartbeat=self.config.timing.heartbeat, max_msg_size=BYTES_MAX, timeout=wait
             )
