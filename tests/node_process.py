@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-SPACE = "price double not null 0..1000, symbol string, number int"
+SPACE = "price double not null 0..1000000000000, symbol string, number int"
 READY_SECONDS = 30.0
 
 

@@ -42,7 +42,7 @@ class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    heartbeat: float = 8.0  # seconds between pings of a neighbour; half as long again, and the link is cut
+    heartbeat: float = 5.0  # seconds between pings of a neighbour; half as long again, and the link is cut
     client_heartbeat: float = 60.0
     linger: float = 30.0  # how long the plain subscriptions of a client that is away are held
     dial: float = 1.5  # seconds to reach a neighbour in
