@@ -81,6 +81,24 @@ class Home:
             del self.changed_at[first]
 
 
+class Seen:
+    """The last ids. (A dict alone would do, but to find its first key it walks over all that were deleted.)"""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._ids = count, set[str]()
+        self._order: deque[str] = deque()
+
+    def is_new(self, id: str) -> bool:
+        """Whether an id is not among the last ones; it is from now on."""
+        if id in self._ids:
+            return False
+        self._ids.add(id)
+        self._order.append(id)
+        if len(self._order) > self._count:
+            self._ids.remove(self._order.popleft())
+        return True
+
+
 class Client:
     def __init__(self, name: str, space: Space) -> None:
         check_name(name)
@@ -89,7 +107,7 @@ class Client:
         self.refusals: deque[Refused] = deque(maxlen=REFUSALS)  # the last ones
         self._life = 0  # the first session: other than in any earlier life of this client
         self._published = 0
-        self._seen: dict[str, None] = {}
+        self._seen = Seen(REMEMBERED)
 
     def connect(self, broker: str, session: int) -> list[Send]:
         home = self.homes.setdefault(broker, Home())
@@ -199,12 +217,7 @@ class Client:
 
     def deliver(self, delivered: Deliver) -> bool:
         """Whether an event is to be handed on: it was not before."""
-        if delivered.event.id in self._seen:
-            return False
-        self._seen[delivered.event.id] = None
-        if len(self._seen) > REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        return True
+        return self._seen.is_new(delivered.event.id)
 
     def _sync(self, message: Digest, broker: str, home: Home) -> list[Send]:
         home.is_synced = True

@@ -42,6 +42,7 @@ HOME = "home"  # what the state machine calls the broker
 RETRY_SECONDS = 0.05, 1.0
 WINDOW = 4 * 2**20  # bytes of events that are published and not acknowledged
 FRAME = 256 * 1024
+TURN = 200  # messages to be written before the writer has its turn
 BUFFER = 64 * 2**20  # bytes of events that a subscription holds until they are asked for
 KEEP_BYTES, KEEP_SECONDS = 64 * 2**20, 7 * 86_400.0
 
@@ -364,6 +365,8 @@ class AsyncClient:
     async def post(self, event: Mapping[str, Any], payload: bytes = b"") -> asyncio.Future[str]:
         """Publish without waiting for the acknowledgement, which the future brings. Waits while much is under way."""
         self._check()
+        if len(self._outgoing) >= TURN:  # whoever publishes in a loop lets others work meanwhile
+            await asyncio.sleep(0)
         while self._unacknowledged_bytes > WINDOW:
             self._room.clear()
             await self._room.wait()

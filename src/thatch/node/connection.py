@@ -224,7 +224,7 @@ class ClientConnection(Connection):
         if self.reason:
             return
         try:
-            self.outgoing.event(encode(wire.Event(ids, wire.around(event))))
+            self.outgoing.event(wire.encoded_event(ids, event))
         except Overflow as error:
             self.overflow(error)
         if self.is_filled:

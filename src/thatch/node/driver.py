@@ -138,22 +138,23 @@ class Driver:
         if self.store.is_full and any(map(self._is_kept, effects)):
             self.refused_for_space += 1
             return Outcome.REFUSED
-        outcome, encoded = Outcome.ROUTED, b""
+        outcome, encoded = Outcome.ROUTED, encode(message)
+        links = self.broker.links
         for effect in effects:
-            if type(effect) is Reject:
-                self._reject(effect)
-                continue
-            assert isinstance(effect, Deliver | Send)
-            encoded = encoded or encode(message)
-            kept = self.broker.links[effect.link].is_durable
-            if kept:
-                outcome = Outcome.KEPT
             if type(effect) is Deliver:
+                if links[effect.link].is_durable:
+                    outcome = Outcome.KEPT
                 end = self.ends.get(effect.link)
                 if end is not None:
                     end.deliver(effect.ids, encoded)
-            else:
+            elif type(effect) is Send:
+                kept = links[effect.link].is_durable
+                if kept:
+                    outcome = Outcome.KEPT
                 self.stream(effect.link).append(encoded, kept, now)
+            else:
+                assert isinstance(effect, Reject)
+                self._reject(effect)
         return outcome
 
     def _is_kept(self, effect: Effect) -> bool:

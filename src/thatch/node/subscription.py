@@ -7,13 +7,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
+from thatch.broker.client import REMEMBERED, Seen
 from thatch.messages import Publish
 from thatch.node.wire import Notice
 
 if TYPE_CHECKING:
     from thatch.node.client import AsyncClient
-
-REMEMBERED = 65_536  # events of a durable subscription that are known when they come again
 
 
 class Subscription:
@@ -32,7 +31,7 @@ class Subscription:
         self._is_over = False
         self._taken = 0  # number of the event that was handed out last
         self._done = 0
-        self._seen: dict[str, None] = {}
+        self._seen = Seen(REMEMBERED)
 
     @property
     def id(self) -> str:
@@ -88,10 +87,7 @@ class Subscription:
         self._came.set()
 
     def _is_new(self, event: Publish, number: int) -> bool:
-        if event.id not in self._seen:
-            self._seen[event.id] = None
-            if len(self._seen) > REMEMBERED:
-                del self._seen[next(iter(self._seen))]
+        if self._seen.is_new(event.id):
             return True
         if self._events:  # came again under another number: let it go with the event that waits before it
             last, before, size = self._events[-1]

@@ -13,11 +13,12 @@ for fifty subscribers is encoded once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import cast
 
 import msgspec
 
-from thatch.codec import BYTES_MAX, Codec, OnTheWire
+from thatch.codec import BYTES_MAX, Codec, OnTheWire, encode
 from thatch.errors import PeerError
 from thatch.messages import Message, Publish
 from thatch.space import Space
@@ -156,6 +157,16 @@ def frame(messages: Iterable[bytes]) -> bytes:
     """Encoded messages as one frame."""
     parts = list(messages)
     return b"\xdd" + len(parts).to_bytes(4, "big") + b"".join(parts)
+
+
+@lru_cache(10_000)
+def _head_of_event(ids: tuple[str, ...]) -> bytes:
+    return encode(Event(ids, around(b"")))
+
+
+def encoded_event(ids: tuple[str, ...], event: bytes) -> bytes:
+    """An `Event` around an event that is encoded already; which ids stand before it, is encoded once."""
+    return _head_of_event(ids) + event
 
 
 def around(event: bytes) -> Publish:
