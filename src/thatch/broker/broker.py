@@ -18,12 +18,14 @@ import numpy as np
 
 from thatch.axis import Coordinates
 from thatch.broker.forwarding import Forwarding
+from thatch.broker.image import Known, read_image
 from thatch.broker.link import Link, ToldTable, Waiting
 from thatch.broker.policy import Settings
 from thatch.broker.tables import (
     ADVERTISEMENTS,
     SUBSCRIPTIONS,
     Entry,
+    Table,
     bucket_of,
     check_name,
     differing,
@@ -131,9 +133,10 @@ class Broker:
         settings: Settings | None = None,
         compile: Compile | None = None,
         read_space: Callable[[str], Space] = Space.from_json,
+        image: bytes | None = None,
     ) -> Broker:
-        """As it was, from all its records in order. Its links are down; what it tells is decided anew, and compared
-        with what each neighbour holds when the link is up."""
+        """As it was, from all its records in order. Its links are down; what it tells is decided anew, or known from
+        an image (image.py), and compared with what each neighbour holds when the link is up."""
         kept: dict[tuple[str, str, str], Put] = {}
         for record in records:
             key = record.table, record.link, record.id
@@ -150,11 +153,19 @@ class Broker:
                 link = broker._new_link(put.id, kind == "client")
                 link.is_durable = bool(durable)
                 broker._forwarding.add_link(link)
+        known = Known() if image is None else read_image(image, broker.space)
+        entries: dict[str, list[Entry]] = {SUBSCRIPTIONS: [], ADVERTISEMENTS: []}
         for put in kept.values():
-            if put.table != "links":
+            if put.table not in entries:
+                continue
+            region = known.regions.get(put.where)
+            if region is None:
                 region = broker._region(put.where)
-                broker._forwarding.put(put.table, put.link, put.id, put.where, region, put.expires)
-                broker._note_expiry((put.table, put.link, put.id), put.expires)
+            told_as = put.id.split("/", 2)[2] if broker._links[put.link].is_client else put.id
+            into = entries[put.table]
+            into.append(Entry(len(into), put.link, put.id, told_as, put.where, region, put.expires))
+            broker._note_expiry((put.table, put.link, put.id), put.expires)
+        broker._forwarding.load(entries, known)
         for link in broker._forwarding.brokers():
             broker._forwarding.news(link)  # nothing to send
             link.owe()  # and nothing of it has settled before the link is synced
@@ -676,6 +687,10 @@ class Broker:
     @property
     def links(self) -> Mapping[str, Link]:
         return self._links
+
+    def tables(self) -> tuple[Table, Table]:
+        """What came over all links."""
+        return self._forwarding.subscriptions, self._forwarding.advertisements
 
     def table_size(self) -> int:
         """Subscriptions received."""

@@ -82,6 +82,15 @@ class Table:
         self._by_id.setdefault(id, {})[link] = entry
         return entry
 
+    def load(self, entries: Sequence[Entry]) -> None:
+        """Into an empty one, in order of arrival; each link has an id once."""
+        self._index.add_many([entry.number for entry in entries], [entry.region for entry in entries])
+        for entry in entries:
+            self._entries[entry.number] = entry
+            self._by_link.setdefault(entry.link, {})[entry.id] = entry
+            self._by_id.setdefault(entry.id, {})[entry.link] = entry
+        self._next = len(entries)
+
     def drop(self, link: str, id: str) -> Entry | None:
         entry = self._by_link.get(link, {}).pop(id, None)
         if entry is None:

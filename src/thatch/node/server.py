@@ -14,6 +14,7 @@ from aiohttp import web
 
 from thatch.broker import Broker
 from thatch.broker.broker import OPERATOR
+from thatch.broker.image import image_of
 from thatch.codec import BYTES_MAX
 from thatch.errors import PeerError, StoreError
 from thatch.messages import LinkDown, Tick
@@ -31,6 +32,7 @@ from thatch.space import Space
 log = logging.getLogger("thatch.node")
 TICK_SECONDS = 0.5
 STATISTICS_SECONDS = 10.0
+IMAGE_CHANGES = 5_000  # records that an image may be behind by when nobody is in a hurry
 PATIENCE_SECONDS = 0.2  # how long a receiver that has not read anything still counts as one that moves
 CONTROL_MAX = 512 * 2**20  # bytes of control messages for a neighbour: a listing of all it is to hold is one message
 
@@ -53,6 +55,8 @@ class Node:
         self.dropped = 0  # events, for clients that have gone
         self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
         self._notices: dict[str, str] = {}  # for clients that were hung up on
+        self._events_seen = 0
+        self._image_at = self.store.records_written if self.store.image() is not None else -1
         self._connections: dict[Connection, None] = {}
         self._filling: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -69,7 +73,7 @@ class Node:
                 f"store {store.path}: of another space: {Space.from_json(stored)}; the configuration says {space}. "
                 "A space grows by an operator's Extend, and the configuration keeps what it began with"
             )
-        broker = Broker.restored(config.name, space, store.records(), config.settings())
+        broker = Broker.restored(config.name, space, store.records(), config.settings(), image=store.image())
         flow, keep = config.flow, config.keep
         limits = Limits(keep.neighbour_bytes, keep.neighbour_seconds, flow.neighbour_bytes, flow.window_bytes)
         driver = Driver(broker, store, Gate(), limits)
@@ -134,6 +138,7 @@ class Node:
             await runner.cleanup()
         await self._session.close()
         self._note_statistics()
+        self._keep_image(0)
         await asyncio.to_thread(self.store.stop)
         log.info("broker %s has stopped", self.config.name)
 
@@ -272,9 +277,20 @@ class Node:
                     connection.close(
                         "there is room on the disk again: send again what was not acknowledged", CLOSED_FOR_GOING
                     )
+            self._keep_image(IMAGE_CHANGES)
             if now - saved > STATISTICS_SECONDS:
                 saved = now
                 self._note_statistics()
+
+    def _keep_image(self, changes: int) -> None:
+        """Of what was worked out, if much was and no event has come since the last tick: it takes a moment."""
+        events, records = self.totals()["events_in"], self.store.records_written
+        is_idle, self._events_seen = events == self._events_seen, events
+        if changes and not (is_idle and records - self._image_at >= changes and not self.store.is_full):
+            return
+        if records != self._image_at:
+            self._image_at = records
+            self.store.set_image(image_of(self.driver.broker))
 
     # --- For those who look ------------------------------------------------------------------------------------------
 

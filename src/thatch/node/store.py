@@ -43,9 +43,10 @@ CREATE TABLE events (queue TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT N
     sum INTEGER NOT NULL, PRIMARY KEY (queue, number)) WITHOUT ROWID;
 CREATE TABLE heard (link TEXT PRIMARY KEY, store TEXT NOT NULL, number INTEGER NOT NULL, sum INTEGER NOT NULL)
     WITHOUT ROWID;
+CREATE TABLE images (name TEXT PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE statistics (name TEXT PRIMARY KEY, value INTEGER NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
 """
-TABLES = ("about", "records", "queues", "events", "heard", "statistics")
+TABLES = ("about", "records", "queues", "events", "heard", "images", "statistics")
 
 SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?, ?)"
 PUT_RECORD = "INSERT OR REPLACE INTO records (place, kind, link, id, clause, expires, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -55,6 +56,7 @@ DROP_QUEUE = "DELETE FROM queues WHERE name = ?"
 PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 DROP_EVENTS = "DELETE FROM events WHERE queue = ? AND number <= ?"
 SET_HEARD = "INSERT OR REPLACE INTO heard VALUES (?, ?, ?, ?)"
+SET_IMAGE = "INSERT OR REPLACE INTO images VALUES ('broker', ?, ?)"
 SET_STATISTIC = "INSERT OR REPLACE INTO statistics VALUES (?, ?, ?)"
 PAGE = "SELECT number, event FROM events WHERE queue = ? AND number > ? ORDER BY number LIMIT ?"
 
@@ -85,6 +87,13 @@ def summed(*values: Any) -> int:
 
 def _event_sum(queue: str, number: int, at: float, event: bytes) -> int:
     return zlib.crc32(event, zlib.crc32(f"{queue} {number} {at!r}".encode()))
+
+
+def _image_sum(name: str, data: bytes) -> int:
+    return zlib.crc32(data, zlib.crc32(name.encode()))
+
+
+SUMS: dict[str, Callable[..., int]] = {"events": _event_sum, "images": _image_sum}
 
 
 class Store:
@@ -147,10 +156,20 @@ class Store:
             for link, store, number in self._connection.execute("SELECT link, store, number FROM heard")
         }
 
+    def image(self) -> bytes | None:
+        """What the broker had worked out (thatch.broker.image)."""
+        row = self._connection.execute("SELECT data FROM images WHERE name = 'broker'").fetchone()
+        return None if row is None else row[0]
+
     def statistics(self) -> dict[str, int]:
         return dict(self._connection.execute("SELECT name, value FROM statistics").fetchall())
 
     # --- What is to be written: each returns at once -----------------------------------------------------------------
+
+    @property
+    def records_written(self) -> int:
+        """So far: what an image may not know yet."""
+        return self._place
 
     @property
     def ticket(self) -> int:
@@ -195,6 +214,9 @@ class Store:
     def note_statistics(self, values: dict[str, int]) -> None:
         for name, value in values.items():
             self._write((SET_STATISTIC, (name, value, summed(name, value))))
+
+    def set_image(self, data: bytes) -> None:
+        self._write((SET_IMAGE, (data, _image_sum("broker", data))))
 
     def read(self, queue: str, after: int, count: int, page: Page) -> None:
         """Have `page` called with the next events of a queue, and whether all that was written before was seen."""
@@ -380,7 +402,7 @@ def _make(path: Path, name: str) -> None:
 
 def _check_rows(connection: sqlite3.Connection, path: Path) -> None:
     for table in TABLES:
-        total = _event_sum if table == "events" else summed
+        total: Callable[..., int] = SUMS.get(table, summed)
         for *row, found in connection.execute(f"SELECT * FROM {table}"):
             if total(*row) != found:
                 raise refuse(path, f"damaged: the checksum of a row of {table} is wrong ({row[:2]})")
