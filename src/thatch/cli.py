@@ -10,17 +10,17 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
 from thatch import __version__
-from thatch.axis import DateAxis, DecimalAxis, DoubleAxis, TimestampAxis
-from thatch.errors import CallerError, ClauseError, EmptyRegionWarning, EventError
+from thatch.commands.broker import add_commands
+from thatch.errors import CallerError, ClauseError, EmptyRegionWarning
+from thatch.readable import read_json, readable, typed_event
 from thatch.region import Region
-from thatch.space import Attribute, Space
+from thatch.space import Space
 
 if TYPE_CHECKING:
     from thatch.broker import Policy
@@ -148,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(plan)
     plan.set_defaults(run=_plan)
 
+    add_commands(commands)
     for command in (demo, validate, covers, explain, match, simulate, plan):
         command.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -428,7 +429,7 @@ def _evidence(verdict: Verdict, clauses: Mapping[str, str], space: Space) -> tup
             ]
         lines += [f"  {name}: {clauses[name]}" for name in verdict.certificate] or ["  nothing: no event can match it"]
     elif isinstance(verdict, Uncovered):
-        result["witness"] = {name: _readable(value) for name, value in space.decode(verdict.witness).items()}
+        result["witness"] = {name: readable(value) for name, value in space.decode(verdict.witness).items()}
         lines = ["not covered: this event matches the clause and none of the others"]
         lines += [f"  {name} = {_shown(value)}" for name, value in result["witness"].items()]
     else:
@@ -441,7 +442,7 @@ def _explain(options: argparse.Namespace) -> int:
     from thatch.table import SubscriptionTable
 
     space = _space(options.space, options.time_zone)
-    event = None if options.event is None else _event(options.event, space)
+    event = None if options.event is None else typed_event(read_json(options.event, "--event"), space)
     clauses = dict(_progress(_clauses(options.by, options.file)))
     table = SubscriptionTable(space)
     with warnings.catch_warnings():
@@ -492,7 +493,7 @@ def _match(options: argparse.Namespace) -> int:
             return OK
         result = {**match.run(session, request), "seconds_to_start_spark": starting}
     for row in result.get("first", ()):
-        row.update((name, _readable(value)) for name, value in row.items())
+        row.update((name, readable(value)) for name, value in row.items())
     print(_json(result) if options.json else "\n".join(_summary(result)))
     return OK if result["matches"] else NO
 
@@ -539,7 +540,7 @@ def _counted(count: int, what: str) -> str:
 
 def _outcome(why: Explanation) -> dict[str, Any]:
     failures = [
-        {"condition": each.condition, "values": {name: _readable(value) for name, value in each.values.items()}}
+        {"condition": each.condition, "values": {name: readable(value) for name, value in each.values.items()}}
         for each in why.failures or ()
     ]
     return {"matches": why.matches, "failures": failures}
@@ -553,37 +554,9 @@ def _told(why: Explanation, region: Region) -> list[str]:
     count = len(region.terms)
     lines = ["the event does not match:" if count == 1 else f"none of {count:,} alternatives matches; the nearest one:"]
     for each in why.failures or ():
-        values = ", ".join(f"{name} is {_shown(_readable(value))}" for name, value in each.values.items())
+        values = ", ".join(f"{name} is {_shown(readable(value))}" for name, value in each.values.items())
         lines.append(f"  {each.condition} fails: {values}")
     return lines
-
-
-def _event(text: str, space: Space) -> dict[str, Any]:
-    """An event in JSON. Numbers are read as decimals first: a decimal attribute is never rounded."""
-    try:
-        given = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal).decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise CallerError(f"--event is not an object in JSON: {error}") from None
-    event = {}
-    for name, value in given.items():
-        index = space.index(name)
-        if index is not None:
-            event[name] = _value(space.attributes[index], value)
-    return event
-
-
-def _value(attribute: Attribute, value: Any) -> Any:
-    """JSON has no dates, times or NaN: these are written as text, as domains are."""
-    axis = attribute.axis
-    if isinstance(value, str) and isinstance(axis, DateAxis | TimestampAxis | DecimalAxis | DoubleAxis):
-        try:
-            return axis.decode(axis.parse(value))
-        except ValueError as error:
-            raise EventError(attribute.name, value, str(error)) from None
-    if isinstance(value, Decimal) and not isinstance(axis, DecimalAxis):
-        number = float(value)
-        return number if math.isfinite(number) else value  # what is beyond all doubles is refused, not rounded
-    return value
 
 
 def _compiled(place: str, clause: str, space: Space) -> Region:
@@ -591,12 +564,6 @@ def _compiled(place: str, clause: str, space: Space) -> Region:
         return space.where(clause)
     except ClauseError as error:
         raise CallerError(f"{place}: {error}") from None
-
-
-def _readable(value: Any) -> Any:
-    """A value that JSON and people can read: decimals, times and what is not finite as text."""
-    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
-    return value if plain else str(value)
 
 
 def _shown(value: Any) -> str:

@@ -94,9 +94,15 @@ class Codec:
             message = _decoder.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise PeerError(f"not a message of this protocol: {error}") from None
-        return self._typed(message) if self._readers and isinstance(message, Publish) else message
+        return self.typed(message) if self.has_texts and isinstance(message, Publish) else message
 
-    def _typed(self, message: Publish) -> Publish:
+    @property
+    def has_texts(self) -> bool:
+        """Whether values of this space may have been written as text."""
+        return bool(self._readers)
+
+    def typed(self, message: Publish) -> Publish:
+        """An event with its values as the attributes have them."""
         event = dict(message.event)
         for name, value in message.event.items():
             index = self.space.index(name)

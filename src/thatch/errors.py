@@ -97,6 +97,18 @@ class SnapshotError(CallerError):
     """A file is not a snapshot of a table, or is damaged."""
 
 
+class StoreError(CallerError):
+    """A file is not the store of this broker, or is damaged."""
+
+
+class ConfigError(CallerError):
+    """A setting of a broker cannot be used."""
+
+
+class Unavailable(ThatchError):
+    """A broker cannot be reached, or cannot do it now: worth another try later."""
+
+
 class EmptyRegionWarning(UserWarning):
     """A subscription that no event can match: legal, and hardly meant."""
 

@@ -123,7 +123,7 @@ class Publish(Message, frozen=True, tag=True, array_like=True):
 
 
 class Hello(Message, frozen=True, tag=True, array_like=True):
-    """The first word on a link, and again whenever `members` changes."""
+    """The first word on a link, and again whenever `members` or `durable` changes."""
 
     name: str
     session: int
@@ -131,6 +131,7 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     is_client: bool = False
     version: int = PROTOCOL
     members: tuple[str, ...] = ()  # the brokers on this side of the link: one on both sides would close a cycle
+    durable: bool = False  # somebody on this side is to get its events whatever crashes
     partition: str = ""  # the id of the partition into cells, if there is one
 
 
@@ -164,6 +165,7 @@ class LinkUp(Message, frozen=True, tag=True, array_like=True):
 
     session: int
     is_client: bool = False
+    durable: bool = False  # a client whose events are kept until it has them
 
 
 class LinkDown(Message, frozen=True, tag=True, array_like=True):

@@ -11,11 +11,15 @@ it is told why, and the link is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from thatch.axis import Coordinates
 from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.forwarding import Forwarding
+from thatch.broker.image import Known, read_image
 from thatch.broker.link import Link, Waiting
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
@@ -23,6 +27,7 @@ from thatch.broker.tables import (
     ADVERTISEMENTS,
     SUBSCRIPTIONS,
     Entry,
+    Table,
     bucket_of,
     check_name,
     differing,
@@ -138,9 +143,10 @@ class Broker:
         settings: Settings | None = None,
         compile: Compile | None = None,
         read_space: Callable[[str], Space] = Space.from_json,
+        image: bytes | None = None,
     ) -> Broker:
-        """As it was, from all its records in order. Its links are down; what it tells is decided anew, and compared
-        with what each neighbour holds when the link is up."""
+        """As it was, from all its records in order. Its links are down; what it tells is decided anew, or known from
+        an image (image.py), and compared with what each neighbour holds when the link is up."""
         kept: dict[tuple[str, str, str], Put] = {}
         for record in records:
             key = record.table, record.link, record.id
@@ -153,15 +159,26 @@ class Broker:
             broker.open_space = space if opened is None else read_space(opened.where)
         for put in kept.values():
             if put.table == "links":
-                broker._forwarding.add_link(broker._new_link(put.id, put.where == "client"))
+                kind, _, durable = put.where.partition(" ")
+                link = broker._new_link(put.id, kind == "client")
+                link.is_durable = bool(durable)
+                broker._forwarding.add_link(link)
+        known = Known() if image is None else read_image(image, broker.space)
+        entries: dict[str, list[Entry]] = {SUBSCRIPTIONS: [], ADVERTISEMENTS: []}
         for put in kept.values():
             if put.table == PRESERVED and put.link in broker._links:
                 broker._links[put.link].subscriptions.preserve_again(put.id, put.where, broker._region(put.where))
         for put in kept.values():
-            if put.table in (SUBSCRIPTIONS, ADVERTISEMENTS):
+            if put.table not in entries:
+                continue
+            region = known.regions.get(put.where)
+            if region is None:
                 region = broker._region(put.where)
-                broker._forwarding.put(put.table, put.link, put.id, put.where, region, put.expires)
-                broker._note_expiry((put.table, put.link, put.id), put.expires)
+            told_as = put.id.split("/", 2)[2] if broker._links[put.link].is_client else put.id
+            into = entries[put.table]
+            into.append(Entry(len(into), put.link, put.id, told_as, put.where, region, put.expires))
+            broker._note_expiry((put.table, put.link, put.id), put.expires)
+        broker._forwarding.load(entries, known)
         for link in broker._forwarding.brokers():
             broker._forwarding.news(link)  # nothing to send
             link.owe()  # and nothing of it has settled before the link is synced
@@ -402,38 +419,105 @@ class Broker:
 
     # --- Events -----------------------------------------------------------------------------------------------------
 
+    def publish_all(self, messages: Sequence[Publish], link: str, now: float) -> list[list[Effect]]:
+        """The effects of each event, as from `handle` one after the other. Events change nothing that routes events, so
+        they are looked up together."""
+        source = self._links.get(link)
+        self._records, self._now = [], now
+        effects: list[list[Effect]] = [[] for _ in messages]
+        if source is None or not source.is_met:
+            return effects
+        if source.agrees:  # by their cells, one look-up each
+            for at, message in enumerate(messages):
+                self._effects = effects[at]
+                self._publish(message, link)
+            return effects
+        taken, points = [], []
+        for at, message in enumerate(messages):
+            self._effects = effects[at]
+            point = self._point_of(message, source)
+            if point is not None:
+                taken.append(at)
+                points.append(point)
+            elif not source.is_client:  # a neighbour that sends what cannot be read: hung up on
+                break
+        if not points:
+            return effects
+        columns = list(np.array(points, np.int64).T.copy())
+        are_advertised = self._are_advertised(source, columns)
+        for at, point, is_advertised, held in zip(
+            taken, points, are_advertised, self._forwarding.subscriptions.holding_all(columns), strict=True
+        ):
+            self._effects = effects[at]
+            if is_advertised or self._is_advertised(messages[at], source, point):
+                self._route(messages[at], source, point, held)
+        return effects
+
     def _publish(self, message: Publish, link: str) -> None:
-        """To every client that wants it, and to every neighbour over whose link somebody asked for it."""
         source = self._links.get(link)
         if source is None or not source.is_met:
             return
-        source.counts.events_in += 1
         cells = self._forwarding.cells
         if cells is not None and source.agrees and 0 <= message.cell < cells.end:
+            source.counts.events_in += 1
             self._pass_on(message, source, cells)
             return
+        point = self._point_of(message, source)
+        if point is not None and self._is_advertised(message, source, point):
+            self._route(message, source, point, self._forwarding.subscriptions.holding(point))
+
+    def _point_of(self, message: Publish, source: Link) -> list[int] | None:
+        """None: it was refused."""
+        source.counts.events_in += 1
         try:
             if source.is_client:
-                if not message.id.startswith(f"{link}:"):
-                    raise CallerError(f"ids of events of {link!r} begin with '{link}:', unlike {shown(message.id)}")
+                if not message.id.startswith(source.prefix):
+                    prefix = source.prefix
+                    raise CallerError(
+                        f"ids of events of {source.name!r} begin with {prefix!r}, unlike {shown(message.id)}"
+                    )
                 self._check_names(message.event)
-            point = self.space.encode(message.event)
+            return self.space.encode(message.event)
+        except (EventError, CallerError) as error:
+            self._refuse_event(message, source, error)
+            return None
+
+    def _is_advertised(self, message: Publish, source: Link, point: list[int]) -> bool:
+        try:
             if source.is_client:
                 self._check_advertised(message, source, point)
         except (EventError, CallerError) as error:
-            refused = Refused(0, message.id, _short(str(error)))
-            self._effects.append(Reject(link, refused, close=not source.is_client))
-            if not source.is_client:
-                source.disconnect()
-            return
-        entries = self._forwarding.subscriptions.holding(point)
+            self._refuse_event(message, source, error)
+            return False
+        return True
+
+    def _are_advertised(self, source: Link, columns: list[Coordinates]) -> list[bool]:
+        """For each point, whether its publisher may publish it."""
+        if not source.is_client or self.settings.routing != "advertisements":
+            return [True] * len(columns[0])
+        found = np.zeros(len(columns[0]), np.bool_)
+        for entry in self._forwarding.advertisements.of_link(source.name).values():
+            found |= entry.region.contains_points(columns)
+            if found.all():
+                break
+        return found.tolist()
+
+    def _refuse_event(self, message: Publish, source: Link, error: ThatchError) -> None:
+        refused = Refused(0, message.id, _short(str(error)))
+        self._effects.append(Reject(source.name, refused, close=not source.is_client))
+        if not source.is_client:
+            source.disconnect()
+
+    def _route(self, message: Publish, source: Link, point: list[int], held: list[Entry]) -> None:
+        """To every client that wants it, and to every neighbour over whose link somebody asked for it."""
         if self._counts_distance:
-            message = self._noted(message, source, point, entries)
+            message = self._noted(message, source, point, held)
+        cells = self._forwarding.cells
         if cells is not None:
             number = cells.number(point)
             message = Publish(message.id, message.event, message.payload, message.distance, message.count, number)
         wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
-        for entry in entries:
+        for entry in held:
             ids = wanted.get(entry.link)
             if ids is None:
                 wanted[entry.link] = [entry.told_as]
@@ -465,7 +549,10 @@ class Broker:
             source.counts.unwanted_in += not wanted
         for name, ids in wanted.items():
             target = self._links[name]
-            if not target.is_met or (target.behind is not None and not _is_read_in(target.behind, message.event)):
+            is_held = not target.is_met and self.settings.holds_events and not target.is_client
+            if not (target.is_met or is_held) or (
+                target.behind is not None and not _is_read_in(target.behind, message.event)
+            ):
                 target.counts.events_lost += 1
                 continue
             target.counts.events_out += 1
@@ -527,11 +614,20 @@ class Broker:
             raise CallerError(f"sessions of link {name!r} rise: {message.session} after {last}")
         if link is None:
             link = self._new_link(name, message.is_client)
+            link.is_durable = message.durable
             self._forwarding.add_link(link)
-            self._records.append(Put("links", "", name, "client" if message.is_client else "broker"))
+            self._keep_link(link)
+        elif link.is_client and link.is_durable != message.durable:
+            link.is_durable = message.durable
+            self._keep_link(link)
         link.connect(message.session)
-        link.announced = self._members_beside(link)
-        self._effects.append(Send(name, self._greeting(link)))
+        self._greet(link)
+        if link.is_client and link.is_durable:
+            self._announce()
+
+    def _keep_link(self, link: Link) -> None:
+        kind = "client" if link.is_client else "broker"
+        self._records.append(Put("links", "", link.name, f"{kind} durable" if link.is_durable else kind))
 
     def _link_down(self, message: LinkDown, name: str) -> None:
         link = self._links.get(name)
@@ -564,16 +660,20 @@ class Broker:
         others = [each for each in self._forwarding.brokers() if each is not link]
         return (self.name, *(name for each in others for name in each.members))
 
-    def _announce(self) -> None:
-        for link in self._forwarding.brokers():
-            members = self._members_beside(link)
-            if link.is_up and members != link.announced:
-                link.announced = members
-                self._effects.append(Send(link.name, self._greeting(link)))
+    def _greet(self, link: Link) -> None:
+        durable = any(each.is_durable for each in self._links.values() if each is not link) and not link.is_client
+        members, partition = self._members_beside(link), self._partition()
+        hello = Hello(self.name, link.session, self._space_text, members=members, durable=durable, partition=partition)
+        link.announced = hello
+        self._effects.append(Send(link.name, hello))
 
-    def _greeting(self, link: Link) -> Hello:
-        text = self._space_text
-        return Hello(self.name, link.session, text, members=link.announced, partition=self._partition())
+    def _announce(self) -> None:
+        """Greet those again to whom the greeting says something new."""
+        durable = [link.name for link in self._links.values() if link.is_durable]
+        for link in self._forwarding.brokers():
+            now = self._members_beside(link), durable not in ([], [link.name])
+            if link.is_up and (link.announced is None or now != (link.announced.members, link.announced.durable)):
+                self._greet(link)
 
     def _partition(self) -> str:
         return "" if self._forwarding.cells is None else self._forwarding.cells.id
@@ -598,7 +698,10 @@ class Broker:
             link.agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
             link.behind = None if link.is_client or space.extends(self.space) else space
             self._send_digest(link)
-        if not link.is_client and link.members != message.members:
+        if not link.is_client and link.is_durable != message.durable:
+            link.is_durable = message.durable
+            self._keep_link(link)
+        if not link.is_client:
             link.members = message.members
             self._announce()
 
@@ -741,6 +844,10 @@ class Broker:
     @property
     def links(self) -> Mapping[str, Link]:
         return self._links
+
+    def tables(self) -> tuple[Table, Table]:
+        """What came over all links."""
+        return self._forwarding.subscriptions, self._forwarding.advertisements
 
     def table_size(self) -> int:
         """Subscriptions received."""

@@ -59,7 +59,7 @@ class Home:
     flushed_at: int = 0  # seq
     wheres: dict[Key, str] = field(default_factory=dict)
     expires: dict[Key, float] = field(default_factory=dict)
-    changed_at: dict[Key, int] = field(default_factory=dict)  # seq of the last change of each that has not settled
+    changed_at: dict[Key, int] = field(default_factory=dict)  # seq of the last change of each not settled, in order
     before: dict[int, tuple[Key, Held]] = field(default_factory=dict)  # by seq: what was held, until it is accepted
 
     def held(self, key: Key) -> Held:
@@ -68,6 +68,35 @@ class Home:
     def next_seq(self) -> int:
         self.count += 1
         return seq_of(self.session, self.count)
+
+    def note_change(self, key: Key, seq: int) -> None:
+        self.changed_at.pop(key, None)  # the last change comes last
+        self.changed_at[key] = seq
+
+    def forget_settled(self) -> None:
+        while self.changed_at:
+            first = next(iter(self.changed_at))
+            if self.changed_at[first] > self.settled:
+                break
+            del self.changed_at[first]
+
+
+class Seen:
+    """The last ids. (A dict alone would do, but to find its first key it walks over all that were deleted.)"""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._ids = count, set[str]()
+        self._order: deque[str] = deque()
+
+    def is_new(self, id: str) -> bool:
+        """Whether an id is not among the last ones; it is from now on."""
+        if id in self._ids:
+            return False
+        self._ids.add(id)
+        self._order.append(id)
+        if len(self._order) > self._count:
+            self._ids.remove(self._order.popleft())
+        return True
 
 
 class Client:
@@ -78,7 +107,7 @@ class Client:
         self.refusals: deque[Refused] = deque(maxlen=REFUSALS)  # the last ones
         self._life = 0  # the first session: other than in any earlier life of this client
         self._published = 0
-        self._seen: dict[str, None] = {}
+        self._seen = Seen(REMEMBERED)
 
     def connect(self, broker: str, session: int) -> list[Send]:
         home = self.homes.setdefault(broker, Home())
@@ -116,8 +145,11 @@ class Client:
         return self._drop(broker, (ADVERTISEMENTS, id), lambda seq: Unadvertise(seq, id))
 
     def publish(self, broker: str, event: Mapping[str, Any], payload: bytes = b"") -> list[Send]:
+        return [Send(broker, Publish(self.next_event_id(), dict(event), payload))]
+
+    def next_event_id(self) -> str:
         self._published += 1
-        return [Send(broker, Publish(f"{self.name}:{self._life}:{self._published}", dict(event), payload))]
+        return f"{self.name}:{self._life}:{self._published}"
 
     def flush(self, broker: str) -> list[Send]:
         """Before leaving a broker: when it has settled, whatever was on its way to us there has come."""
@@ -156,10 +188,10 @@ class Client:
     def _changed(self, broker: str, key: Key, held: Held, message: Any) -> list[Send]:
         home = self.homes[broker]
         if not home.is_synced:
-            home.changed_at[key] = 0  # told when it is
+            home.note_change(key, 0)  # told when it is
             return []
         seq = home.next_seq()
-        home.changed_at[key] = seq
+        home.note_change(key, seq)
         home.before[seq] = key, held
         return [Send(broker, message(seq))]
 
@@ -173,7 +205,7 @@ class Client:
             return self._sync(message, broker, home)
         elif isinstance(message, Settled) and session_of(message.seq) == home.session:
             home.settled = max(home.settled, message.seq)
-            home.changed_at = {key: seq for key, seq in home.changed_at.items() if seq > home.settled}
+            home.forget_settled()
         elif isinstance(message, Accepted):
             home.before.pop(message.seq, None)
         elif isinstance(message, Refused):
@@ -185,12 +217,7 @@ class Client:
 
     def deliver(self, delivered: Deliver) -> bool:
         """Whether an event is to be handed on: it was not before."""
-        if delivered.event.id in self._seen:
-            return False
-        self._seen[delivered.event.id] = None
-        if len(self._seen) > REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        return True
+        return self._seen.is_new(delivered.event.id)
 
     def _sync(self, message: Digest, broker: str, home: Home) -> list[Send]:
         home.is_synced = True

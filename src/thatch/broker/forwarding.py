@@ -13,11 +13,12 @@ What leaves may bring along how far it is to be taken back toward each advertise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from thatch.broker.cells import CLIENTS, LinkCells
+from thatch.broker.image import Known
 from thatch.broker.link import Link
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
@@ -64,6 +65,46 @@ class Forwarding:
             self.cells.put(link, id, CLIENTS if is_client else link, region, cells)
         entries.put(link, id, where, region, expires, id.split("/", 2)[2] if is_client else id)
         self._follow(table, link, id, [region] if held is None else [held.region, region])
+
+    def load(self, entries: Mapping[str, list[Entry]], known: Known) -> None:
+        """The entries of each table, into empty ones, and what follows from them for each neighbour."""
+        for name, each in entries.items():
+            self.table(name).load(each)
+        for entry in self.subscriptions:
+            if self.cells is not None:
+                of = CLIENTS if self.links[entry.link].is_client else entry.link
+                self.cells.put(entry.link, entry.id, of, entry.region)
+        for link in self.brokers():
+            for name, told in link.tables():
+                offers: dict[str, tuple[str, Region]] = {}
+                shared: dict[str, None] = {}  # ids that came over several links: offered with more thought
+                for entry in self._offered_to(link, name):
+                    if len(self.table(name).of_id(entry.id)) > 1:
+                        shared[entry.id] = None
+                    else:
+                        offers[entry.id] = entry.where, entry.region
+                told.load(offers, known.told_to(link.name, name))
+                for id in shared:
+                    if name == SUBSCRIPTIONS:
+                        self._offer_subscription(id, link)
+                    else:
+                        _offer(
+                            link, name, id, [e for e in self.advertisements.of_id(id).values() if e.link != link.name]
+                        )
+
+    def _offered_to(self, link: Link, table: str) -> Iterable[Entry]:
+        """In order of arrival. An advertisement finds the subscriptions that it meets, faster than each of these finds
+        those."""
+        routing = self.settings.routing
+        if table == SUBSCRIPTIONS and routing == "advertisements":
+            advertised = self.advertisements.of_link(link.name).values()
+            met = {entry.number: entry for ad in advertised for entry in self.subscriptions.meeting(ad.region)}
+            found: Iterable[Entry] = (met[number] for number in sorted(met))
+        elif routing == "events" or (table == ADVERTISEMENTS and routing != "advertisements"):
+            found = ()
+        else:
+            found = self.table(table)
+        return (entry for entry in found if entry.link != link.name)
 
     def drop(self, table: str, link: str, id: str, prune: Prune | None = None) -> bool:
         """An entry has left; `prune`: how far it is to be taken back toward each advertisement, else all the way."""

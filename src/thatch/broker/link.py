@@ -22,7 +22,7 @@ from thatch.broker.policy import Policy
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.broker.telling import ToldTable
 from thatch.errors import PeerError
-from thatch.messages import seq_of, session_of
+from thatch.messages import Hello, seq_of, session_of
 from thatch.space import Space
 
 
@@ -51,10 +51,12 @@ class Link:
     def __init__(self, name: str, is_client: bool, space: Space, policy: Policy, owner: str) -> None:
         """`owner`: the broker of which it is a link."""
         self.name, self.is_client, self.policy = name, is_client, policy
+        self.prefix = f"{name}:"  # of the ids of a client's events
         self.is_up = self.is_met = self.is_synced = False
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
         self.members: tuple[str, ...] = ()  # brokers behind it
+        self.is_durable = False  # somebody behind it is to get its events whatever crashes
         self.peer_session = 0  # of what comes
         self.heard = 0  # the seq that came last
         self.waiting: deque[Waiting] = deque()
@@ -63,7 +65,7 @@ class Link:
         self.settled = 0
         self._synced_at = 0  # the count of `Synced` in this session
         self._owes = False  # something is posted that `Synced` will settle
-        self.announced: tuple[str, ...] = ()  # the members that it was told of
+        self.announced: Hello | None = None  # how it was greeted last
         self.subscriptions = ToldTable(space, policy, merged_as=f"{owner}/~{name}/")
         self.advertisements = ToldTable(space, policy)
         self.agrees = False  # on the partition into cells

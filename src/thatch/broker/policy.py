@@ -94,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle: float = 30.0  # seconds without a change of subscriptions, after which preserved ones are replaced
     replaced: float = 20.0  # a second at most, of what preserved ones stand for, while idle; 0: they are left
     cells: Cells | None = None  # a partition: neighbours that have the same one match events by their cells
+    holds_events: bool = False  # events for a neighbour that is away are sent all the same: the driver keeps them
 
     def __post_init__(self) -> None:
         if self.routing not in get_args(Routing):

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from thatch.axis import Coordinates
 from thatch.errors import CallerError, PeerError, shown
 from thatch.match.index import TreeMatcher
 from thatch.messages import Listing
@@ -81,6 +82,15 @@ class Table:
         self._by_id.setdefault(id, {})[link] = entry
         return entry
 
+    def load(self, entries: Sequence[Entry]) -> None:
+        """Into an empty one, in order of arrival; each link has an id once."""
+        self._index.add_many([entry.number for entry in entries], [entry.region for entry in entries])
+        for entry in entries:
+            self._entries[entry.number] = entry
+            self._by_link.setdefault(entry.link, {})[entry.id] = entry
+            self._by_id.setdefault(entry.id, {})[entry.link] = entry
+        self._next = len(entries)
+
     def drop(self, link: str, id: str) -> Entry | None:
         entry = self._by_link.get(link, {}).pop(id, None)
         if entry is None:
@@ -97,6 +107,14 @@ class Table:
         """The entries whose region holds a point, in order of arrival."""
         entries = self._entries
         return [entries[number] for number in self._index.view().match_point(point)]
+
+    def holding_all(self, columns: Sequence[Coordinates]) -> list[list[Entry]]:
+        """`holding` for many points, as columns of coordinates."""
+        held: list[list[Entry]] = [[] for _ in columns[0]]
+        rows, numbers = self._index.view().match_points(columns)
+        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
+            held[row].append(self._entries[number])
+        return held
 
     def meeting(self, region: Region) -> list[Entry]:
         """The entries whose region has an event in common with this one, in order of arrival. Of a ball, perhaps one

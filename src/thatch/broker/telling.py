@@ -17,6 +17,9 @@ back are told little by little, and then it ends.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from thatch.broker.image import ToldImage
 from thatch.broker.policy import Policy, Worth
 from thatch.broker.tables import alias
 from thatch.cover import Change, Told
@@ -68,6 +71,22 @@ class ToldTable:
             change = self.told.replace(id, region) if held is not None else self._subscribe(id, region)
         self._note(change)
         self.changed[id] = None
+
+    def load(self, offers: Mapping[str, tuple[str, Region]], known: ToldImage) -> None:
+        """Into one with nothing but what is preserved: what the neighbour is to know, in order of arrival. What is
+        known of it is not decided again, unless something is preserved."""
+        same = {id for id, (where, _) in offers.items() if id in known and known[id][0] == where}
+        certificates = {id: known[id][1] for id in offers if id in same and known[id][1] is not None}
+        active = same - certificates.keys()
+        taken = {id: names for id, names in certificates.items() if names is not None and active.issuperset(names)}
+        if isinstance(self.told, Told) and active and not self.wheres:
+            loaded = {id: region for id, (_, region) in offers.items() if id in active or id in taken}
+            self.told.load(loaded, taken)
+            self.wheres = {id: offers[id][0] for id in loaded}
+            self.changed = dict.fromkeys(loaded)
+        for id, (where, region) in offers.items():
+            if id not in self.wheres:
+                self.offer(id, where, region)
 
     def offer_all(self, id: str, wanted: dict[str, tuple[str, Region]]) -> None:
         """The neighbour is to know an id under these ids, with these regions, and under no other."""

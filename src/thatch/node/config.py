@@ -1,0 +1,158 @@
+"""The settings of a node: a TOML file, flags that override it, and what they must be."""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from thatch.broker import Policy, Settings
+from thatch.broker.tables import check_name
+from thatch.errors import CallerError, ConfigError
+from thatch.space import Space
+
+MB = 2**20
+
+
+class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    host: str = "127.0.0.1"
+    port: int = 0  # 0: any that is free
+
+
+class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bounds in bytes of what waits for one connection."""
+
+    client_bytes: int = 8 * MB  # of events that a client has not read
+    slow_client: Literal["drop", "disconnect"] = "drop"  # the oldest events, with a notice; or the client
+    control_bytes: int = 8 * MB  # of other messages that a client has not read
+    neighbour_bytes: int = 64 * MB  # of plain events for a neighbour that is away or slow
+    window_bytes: int = 4 * MB  # that are sent and not acknowledged
+
+
+class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bounds of what is kept on disk."""
+
+    neighbour_bytes: int = 1024 * MB
+    neighbour_seconds: float = 7 * 86_400.0
+    queue_bytes: int = 256 * MB  # the most that a durable subscription may ask for
+    queue_seconds: float = 30 * 86_400.0
+
+
+class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    heartbeat: float = 5.0  # seconds between pings of a neighbour; half as long again, and the link is cut
+    client_heartbeat: float = 60.0
+    linger: float = 30.0  # how long the plain subscriptions of a client that is away are held
+    dial: float = 1.5  # seconds to reach a neighbour in
+    retry_max: float = 0.5  # seconds between tries
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    space: str
+    store: str = ""  # a file; "": NAME.thatch in the working directory
+    time_zone: str = "UTC"
+    client: Listen = Listen(port=7878)
+    overlay: Listen = Listen(port=7879)
+    exposed: bool = False  # listen on more than loopback, although there is no access control
+    neighbours: dict[str, str] = {}  # name -> URL of its overlay port; one side of a link dials
+    routing: str = "advertisements"
+    policy: Policy = Policy()
+    flow: Flow = Flow()
+    keep: Keep = Keep()
+    timing: Timing = Timing()
+    log: Literal["text", "json"] = "text"
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        for listen in (self.client, self.overlay):
+            if not 0 <= listen.port < 65_536:
+                raise ConfigError(f"a port is a number from 0 to 65535, not {listen.port}")
+            if not self.exposed and not _is_loopback(listen.host):
+                raise ConfigError(
+                    f"{listen.host} is not a loopback address, and there is no access control: whoever reaches the "
+                    "port may read and publish everything. Set exposed = true if only friends can reach it"
+                )
+        for name, url in self.neighbours.items():
+            check_name(name)
+            if not url.startswith(("ws://", "wss://", "http://", "https://")):
+                raise ConfigError(f"neighbour {name!r}: a URL such as ws://127.0.0.1:7879, not {url!r}")
+        if self.name in self.neighbours:
+            raise ConfigError(f"broker {self.name!r} is not a neighbour of itself")
+
+    @property
+    def store_path(self) -> Path:
+        return Path(self.store or f"{self.name}.thatch")
+
+    def settings(self) -> Settings:
+        return Settings(self.routing, self.policy, holds_events=True)  # type: ignore[arg-type]
+
+    def read_space(self) -> Space:
+        text = self.space.strip()
+        return Space.from_json(text) if text.startswith("{") else Space.parse(text, self.time_zone)
+
+
+def read(path: Path | None, flags: dict[str, Any]) -> Config:
+    """From a file, and flags that win over it."""
+    given: dict[str, Any] = {}
+    if path is not None:
+        try:
+            given = tomllib.loads(path.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeError) as error:
+            raise ConfigError(f"{path}: not TOML: {error}") from None
+    for dotted, value in flags.items():
+        _set(given, dotted.split("."), value)
+    place = "the flags" if path is None else str(path)
+    policy = given.get("policy")
+    if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
+        given["policy"] = policy | {"cover": None}
+    try:
+        config = msgspec.convert(given, Config)
+        config.read_space()
+        config.settings()
+    except (msgspec.ValidationError, CallerError) as error:
+        raise ConfigError(f"{place}: {error}") from None
+    return config
+
+
+def _set(given: dict[str, Any], path: list[str], value: Any) -> None:
+    for name in path[:-1]:
+        given = given.setdefault(name, {})
+    if isinstance(value, dict):
+        given.setdefault(path[-1], {}).update(value)
+    else:
+        given[path[-1]] = value
+
+
+def to_toml(config: Config) -> str:
+    """As a file that reads the same."""
+    given = msgspec.to_builtins(config)
+    given["policy"]["cover"] = given["policy"]["cover"] or "none"
+    lines = [f"{key} = {_value(value)}" for key, value in given.items() if not isinstance(value, dict)]
+    for key, value in given.items():
+        if isinstance(value, dict):
+            lines += [
+                "",
+                f"[{key}]",
+                *(f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None and v != {}),
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
+    return msgspec.json.encode(value).decode()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,365 @@
+"""A connection: a WebSocket, what waits to be written to it, and what comes over it from a client or a neighbour."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import aiohttp
+from aiohttp import web
+
+from thatch.broker.tables import check_name
+from thatch.codec import BYTES_MAX, encode
+from thatch.errors import CallerError, PeerError, shown
+from thatch.messages import Hello, LinkUp, Message, Publish, Refused
+from thatch.node import wire
+from thatch.node.driver import DISK_FULL, End, Outcome
+from thatch.node.outgoing import Outgoing, Overflow
+from thatch.node.queues import SEPARATOR
+
+if TYPE_CHECKING:
+    from thatch.node.server import Node
+
+log = logging.getLogger("thatch.node")
+Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+SLICE_SECONDS = 0.005  # of handling one connection's messages before others have their turn
+CLOSE_SECONDS = 2.0
+T = TypeVar("T", bound=Message)
+RUN_MAX = 256  # events that are routed at once
+
+
+class Connection(End):
+    """`name` is empty until the peer has said who it is."""
+
+    kind: object
+
+    def __init__(self, node: Node, socket: Socket, outgoing: Outgoing, descriptor: int, bytes_max: int) -> None:
+        self.node, self.socket, self.outgoing = node, socket, outgoing
+        self.name = ""
+        self.reason = ""  # why it was closed from here
+        self.overflowed = False  # that is why
+        self.moved_at = 0.0  # when a frame was written last
+        self._descriptor = descriptor
+        self._bytes_max = bytes_max
+        self._frames: wire.Frames | None = None
+        self._space: Any = None
+
+    async def run(self) -> None:
+        """Until the connection ends."""
+        writer = asyncio.create_task(self._write())
+        try:
+            await self._read()
+        finally:
+            writer.cancel()
+            with suppress(asyncio.CancelledError, ConnectionError):
+                await writer
+            self.ended()
+
+    async def _read(self) -> None:
+        async for frame in self.socket:
+            if frame.type is not aiohttp.WSMsgType.BINARY:
+                self.close(f"a frame is MessagePack in a binary message, not {frame.type.name}")
+                continue
+            if self.reason:
+                continue
+            try:
+                await self.take_all(self._decoded(frame.data))
+            except (PeerError, CallerError) as error:
+                log.warning("hanging up on %s: %s", self.name or "a peer", error)
+                self.close(str(error))
+            except Overflow as error:
+                self.overflow(error)
+
+    def _decoded(self, data: bytes) -> list[Message]:
+        space = self.node.driver.broker.space
+        if self._frames is None or self._space is not space:
+            self._space, self._frames = space, wire.Frames(space, self.kind, self._bytes_max)
+        return self._frames.decode(data)
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            frame = self.outgoing.take()
+            if frame is None:
+                await self.outgoing.wait()
+                continue
+            try:
+                await self.socket.send_bytes(frame)
+            except (ConnectionError, aiohttp.ClientError):
+                return  # the reader notices
+            self.moved_at = loop.time()
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether half of what may wait to be read does."""
+        return self.outgoing.events_bytes > self.node.config.flow.client_bytes // 2
+
+    async def take_all(self, messages: list[Message]) -> None:
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        raise NotImplementedError
+
+    def tell(self, message: Message) -> None:
+        """A control message: sent when what was recorded so far is on disk."""
+        try:
+            self.outgoing.control(encode(message), self.node.driver.store.ticket)
+        except Overflow as error:
+            self.overflow(error)
+
+    send = tell
+
+    def overflow(self, error: Overflow) -> None:
+        if not self.reason:
+            log.warning("hanging up on %s, which does not read: %s", self.name, error)
+            self.reason, self.overflowed = str(error), True
+            self.cut()
+
+    def refuse(self, refused: Refused, close: bool) -> None:
+        self.tell(refused)
+        if close:
+            self.close(refused.reason)
+
+    def close(self, reason: str, code: int = wire.CLOSED_FOR_FAULT) -> None:
+        """Say why, and hang up."""
+        if not self.reason:
+            self.reason = reason
+            self.node.spawn(self._close(reason, code))
+
+    async def _close(self, reason: str, code: int) -> None:
+        await asyncio.sleep(0)  # let the writer have its turn
+        text = reason.encode()[:120].decode(errors="ignore").encode()
+        with suppress(asyncio.TimeoutError, ConnectionError):
+            await asyncio.wait_for(self.socket.close(code=code, message=text), CLOSE_SECONDS)
+        self.cut()
+
+    def cut(self) -> None:
+        """At once, whatever is under way."""
+        with suppress(OSError):
+            copy = socket.socket(fileno=os.dup(self._descriptor))
+            with copy:
+                copy.shutdown(socket.SHUT_RDWR)
+
+
+class ClientConnection(Connection):
+    kind = wire.FromClient
+
+    def __init__(self, node: Node, socket: Socket, outgoing: Outgoing, descriptor: int) -> None:
+        super().__init__(node, socket, outgoing, descriptor, wire.FRAME_MAX)
+        self._published = 0
+        self._ticket = 0  # of the last event that is kept
+
+    async def take_all(self, messages: list[Message]) -> None:
+        published = self._published
+        turn = time.monotonic() + SLICE_SECONDS
+        at = 0
+        while at < len(messages):
+            message = messages[at]
+            if type(message) is Publish and self.name:
+                events = _run_of(Publish, messages, at)
+                self._publish(events)
+                at += len(events)
+            else:
+                self._control(message)
+                at += 1
+            if time.monotonic() > turn:
+                await asyncio.sleep(0)
+                turn = time.monotonic() + SLICE_SECONDS
+        if self._published > published:
+            self.outgoing.answer(encode(wire.Published(self._published)), self._ticket)
+            await self.node.pressure()
+
+    def _publish(self, events: list[Publish]) -> None:
+        driver = self.node.driver
+        self._published += len(events)
+        outcomes = driver.publish_all(events, self.name)
+        if Outcome.KEPT in outcomes:
+            self._ticket = driver.store.ticket
+        if Outcome.REFUSED in outcomes:
+            reason = DISK_FULL.format(driver.broker.name)
+            for event, outcome in zip(events, outcomes, strict=True):
+                if outcome is Outcome.REFUSED:
+                    self.refuse(Refused(0, event.id, reason), close=False)
+
+    def _control(self, message: Message) -> None:
+        if not self.name:
+            self._meet(message)
+        elif isinstance(message, wire.NodeMessage):
+            self.node.queues.take(message, self)
+        else:
+            self.node.driver.take(message, self.name)
+
+    def _meet(self, message: Message) -> None:
+        if not isinstance(message, Hello) or not message.is_client:
+            raise PeerError(f"a client begins with Hello, not with {type(message).__name__}")
+        check_name(message.name)
+        if SEPARATOR in message.name:
+            raise PeerError(f"the name of a client has no {SEPARATOR!r}, unlike {shown(message.name)}")
+        driver, other = self.node.driver, self.node.driver.ends.get(message.name)
+        if other is not None:
+            if not isinstance(other, ClientConnection):
+                raise PeerError(f"{message.name!r} is not the name of a client here")
+            other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
+            other.ended()
+        self.name = message.name
+        driver.ends[self.name] = self
+        self.node.came(self)
+        driver.take(LinkUp(driver.next_session(), is_client=True), self.name)
+        driver.take(message, self.name)
+
+    def refuse(self, refused: Refused, close: bool) -> None:
+        if refused.seq:
+            super().refuse(refused, close)
+            return
+        self.outgoing.refusal(encode(refused))  # before the event counts as published
+        if close:
+            self.close(refused.reason)
+
+    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
+        if self.reason:
+            return
+        try:
+            self.outgoing.event(wire.encoded_event(ids, event))
+        except Overflow as error:
+            self.overflow(error)
+        if self.is_filled:
+            self.node.filling(self)
+
+    def ended(self) -> None:
+        if self.name and self.node.driver.ends.get(self.name) is self:
+            self.node.queues.detach(self)
+            self.node.left(self)
+            self.node.driver.gone(self.name, self)
+
+
+class NeighbourConnection(Connection):
+    kind = wire.FromNeighbour
+
+    def __init__(self, node: Node, socket: Socket, outgoing: Outgoing, descriptor: int, dialled: bool) -> None:
+        super().__init__(node, socket, outgoing, descriptor, BYTES_MAX)
+        self.dialled = dialled  # from here
+        self.waits_for_space = False  # an event was dropped because the disk is full: it comes again after a cut
+        self._store = ""  # behind the link
+        self._ticket = 0
+
+    def meet(self, name: str) -> None:
+        """The neighbour is known."""
+        self.name = name
+        driver = self.node.driver
+        other = driver.ends.get(name)
+        if other is not None:
+            if not isinstance(other, NeighbourConnection):
+                raise PeerError(f"{name!r} is a client here, not a neighbour")
+            ours_wins = driver.broker.name < name
+            if other.dialled != self.dialled and other.dialled == ours_wins:
+                self.name = ""
+                raise PeerError(f"{name!r} is connected already: one side of a link dials")
+            other.close(f"another connection came as {name!r}", wire.CLOSED_FOR_ANOTHER)
+            other.ended()
+        driver.ends[name] = self
+        driver.take(LinkUp(driver.next_session()), name)
+        store, heard = driver.heard.get(name, ("", 0))
+        resume = wire.Resume(driver.store.identity, store, heard)
+        self.outgoing.open_after(encode(resume), driver.store.ticket)
+        log.info("neighbour %s is connected", name)
+
+    async def take_all(self, messages: list[Message]) -> None:
+        driver, received, kept = self.node.driver, 0, False
+        turn = time.monotonic() + SLICE_SECONDS
+        at = 0
+        while at < len(messages):
+            message = messages[at]
+            if type(message) is wire.Forward:
+                events = _run_of(wire.Forward, messages, at)
+                kept |= self._forwarded(events)
+                received += len(events)
+                at += len(events)
+            else:
+                self._take(message)
+                at += 1
+            if time.monotonic() > turn:
+                await asyncio.sleep(0)
+                turn = time.monotonic() + SLICE_SECONDS
+        if received:
+            store, heard = driver.heard[self.name]
+            if kept:
+                driver.store.note_heard(self.name, store, heard)
+                self._ticket = driver.store.ticket
+            self.outgoing.answer(encode(wire.Received(heard)), self._ticket)
+            await self.node.pressure(but=self)
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, wire.Received):
+            self.node.driver.stream(self.name).acknowledge(message.number)
+        elif isinstance(message, wire.Resume):
+            self._resume(message)
+        elif isinstance(message, wire.NodeMessage):
+            raise PeerError(f"a neighbour takes no {type(message).__name__}")
+        else:
+            self._control(message)
+
+    def _control(self, message: Message) -> None:
+        if not self.name:
+            if not isinstance(message, Hello) or message.is_client:
+                raise PeerError(f"a neighbour begins with Hello, not with {type(message).__name__}")
+            self.meet(message.name)
+        if isinstance(message, Refused):
+            log.warning("neighbour %s refuses: %s", self.name, message.reason)
+        self.node.driver.take(message, self.name)
+
+    def _resume(self, message: wire.Resume) -> None:
+        driver = self.node.driver
+        if driver.heard.get(self.name, ("", 0))[0] != message.store:
+            driver.heard[self.name] = message.store, 0
+        self._store = message.store
+        outgoing = self.outgoing
+
+        def send(number: int, event: bytes) -> None:
+            outgoing.event(encode(wire.Forward(number, wire.around(event))))
+
+        heard = message.heard if message.of == driver.store.identity else 0
+        driver.stream(self.name).attach(send, heard)
+
+    def _forwarded(self, messages: list[wire.Forward]) -> bool:
+        """Whether something of them is to be on disk before they are acknowledged."""
+        driver = self.node.driver
+        link = driver.broker.links.get(self.name)
+        if not self._store or link is None or not link.is_met:
+            raise PeerError("an event before Hello and Resume")
+        heard = driver.heard[self.name][1]
+        if messages[0].number <= heard:
+            messages = [each for each in messages if each.number > heard]
+        if not messages:
+            return False
+        outcomes = driver.publish_all([each.event for each in messages], self.name)
+        for each, outcome in zip(messages, outcomes, strict=True):
+            if outcome is Outcome.REFUSED:
+                self.waits_for_space = True
+            if not self.waits_for_space:
+                driver.heard[self.name] = self._store, each.number
+        return Outcome.KEPT in outcomes
+
+    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
+        raise AssertionError("events go to a neighbour by its stream")
+
+    def ended(self) -> None:
+        driver = self.node.driver
+        if self.name and driver.ends.get(self.name) is self:
+            driver.stream(self.name).detach()
+            log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
+            driver.gone(self.name, self)
+
+
+def _run_of(kind: type[T], messages: list[Message], at: int) -> list[T]:
+    """The messages of a kind that follow one another, some hundreds at most."""
+    run: list[T] = []
+    for message in messages[at : at + RUN_MAX]:
+        if type(message) is not kind:
+            break
+        run.append(message)
+    return run

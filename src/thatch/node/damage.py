@@ -1,0 +1,110 @@
+"""Is this file a store, and whole? SQLite looks at structure only, and reads a damaged log as a shorter one.
+
+Three things are looked at before anything is believed:
+- the file is there with its log, is not empty, and carries our mark;
+- SQLite's own check of every page, and a checksum of every row: SQLite has none of its own for rows;
+- the log. SQLite stops reading it at the first frame whose checksum is wrong, because that is what a crash in mid-write
+  leaves behind. But every commit is on disk before the next begins: a wrong frame *before* the end of a later commit is
+  no torn write, it is damage, and what SQLite would drop had been acknowledged.
+
+    header | frame frame commit | frame commit | frame ✗ frame            torn: the last transaction never ended
+    header | frame frame commit | frame ✗ com. | frame commit             damaged
+
+A flipped bit in the very last transaction looks like a torn one and is not seen.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from pathlib import Path
+
+from thatch.errors import StoreError
+
+APPLICATION = 0x54484348  # "THCH", in SQLite's header
+HEADER = b"SQLite format 3\0"
+ADVICE = "restore a backup, or move the file away to begin with an empty store"
+
+
+def refuse(path: Path, what: str) -> StoreError:
+    return StoreError(f"store {path}: {what}; {ADVICE}")
+
+
+def check_files(path: Path) -> None:
+    """Whether the files look like a store, before SQLite opens them."""
+    head = path.open("rb").read(100)
+    if not head:
+        raise refuse(path, "the file is empty, and a store never is")
+    if not head.startswith(HEADER):
+        raise refuse(path, "not an SQLite file")
+    if len(head) < 100:
+        raise refuse(path, f"the file has been cut: {len(head)} bytes are left")
+    page = int.from_bytes(head[16:18], "big")
+    if page > 1 and path.stat().st_size % page:  # 1 stands for 65,536
+        raise refuse(path, f"the file has been cut: {path.stat().st_size:,} bytes are not whole pages of {page:,}")
+    mark = int.from_bytes(head[68:72], "big")
+    if mark != APPLICATION:
+        raise refuse(path, f"an SQLite file of another program (application id {mark:#x})")
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        damage = _damage_of_log(log.read_bytes())
+        if damage:
+            raise refuse(path, f"its log {log.name} is damaged: {damage}")
+
+
+def check_pages(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        problems = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
+    except sqlite3.DatabaseError as error:
+        raise refuse(path, f"damaged: {error}") from None
+    if problems != ["ok"]:
+        raise refuse(path, f"damaged: {'; '.join(problems)}")
+
+
+def _damage_of_log(data: bytes) -> str:
+    """What is wrong with a write-ahead log that a crash cannot have done; empty if nothing is."""
+    if len(data) < 32:
+        return f"{len(data)} bytes are no header"
+    magic, _, page, _, salt1, salt2, sum1, sum2 = struct.unpack(">8I", data[:32])
+    order = {0x377F0682: "<", 0x377F0683: ">"}.get(magic)
+    if order is None or _checksum(data[:24], (0, 0), order) != (sum1, sum2):
+        return "its header is wrong"
+    if not 512 <= page <= 65536 or page & (page - 1):
+        return f"a page of {page} bytes"
+    broken_at = None
+    has_committed = False  # a whole commit after the broken frame
+    running = sum1, sum2
+    for at in range(32, len(data) - page - 23, 24 + page):
+        _, commit, s1, s2, *stored = struct.unpack(">6I", data[at : at + 24])
+        if (s1, s2) != (salt1, salt2):
+            if broken_at is None and not _is_of_older_log(data, at, page, order):
+                broken_at = at  # a flipped salt, unless the log was begun anew and this is what was there before
+                running = stored[0], stored[1]
+                continue
+            break
+        if has_committed:
+            return f"the frame at byte {broken_at:,}, before others that were committed later"
+        actual = _checksum(data[at : at + 8] + data[at + 24 : at + 24 + page], running, order)
+        running = stored[0], stored[1]
+        if actual != running:
+            broken_at = at if broken_at is None else broken_at
+        elif broken_at is not None and commit:
+            has_committed = True
+    return ""
+
+
+def _is_of_older_log(data: bytes, at: int, page: int, order: str) -> bool:
+    """Frames of a log that was begun anew carry other salts, to the end of the file."""
+    following = at + 24 + page
+    if following + 24 > len(data):
+        return True
+    return data[at + 8 : at + 16] == data[following + 8 : following + 16]
+
+
+def _checksum(data: bytes, running: tuple[int, int], order: str) -> tuple[int, int]:
+    first, second = running
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for at in range(0, len(words), 2):
+        first = (first + words[at] + second) & 0xFFFFFFFF
+        second = (second + words[at + 1] + first) & 0xFFFFFFFF
+    return first, second

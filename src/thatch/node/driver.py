@@ -1,0 +1,173 @@
+"""Drives the broker: messages in, effects out to whatever each link leads to.
+
+The broker is a state machine in one thread. A message is handled when it comes; its records go to the store, and what
+follows them waits until they are on disk: control messages carry the store's ticket with them and wait in the queue of
+their connection (outgoing.py), so nobody else does. Events are not held up by records at all: an event may overtake a
+control message, never the other way round.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+
+from thatch.broker import Broker
+from thatch.broker.broker import OPERATOR
+from thatch.codec import encode
+from thatch.messages import Deliver, Effect, LinkDown, Message, Persist, Persisted, Publish, Refused, Reject, Send
+from thatch.node.outgoing import Gate
+from thatch.node.store import Store
+from thatch.node.stream import Limits, Stream
+
+log = logging.getLogger("thatch.node")
+EPOCH = 1_700_000_000  # sessions count seconds from here, so that they rise over restarts
+DISK_FULL = "the disk of broker {} is full: events that a durable subscription wants are refused until there is room"
+
+
+class Outcome(Enum):
+    """Of an event."""
+
+    ROUTED = 0
+    KEPT = 1  # and to be acknowledged when it is on disk
+    REFUSED = 2  # nothing was done: the disk is full
+
+
+class End:
+    """What a link leads to."""
+
+    def send(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
+        """An encoded event, for subscriptions of a client."""
+        raise NotImplementedError
+
+    def refuse(self, refused: Refused, close: bool) -> None:
+        raise NotImplementedError
+
+
+class Driver:
+    def __init__(self, broker: Broker, store: Store, gate: Gate, neighbour_limits: Limits) -> None:
+        self.broker, self.store, self.gate = broker, store, gate
+        self.ends: dict[str, End] = {}
+        self.streams: dict[str, Stream] = {}  # to neighbours
+        self.heard = store.heard()
+        self.refused_for_space = 0
+        self._limits = neighbour_limits
+        self._inbox: deque[tuple[Message, str]] = deque()
+        self._is_running = False
+        self._session = 0
+        self._tickets: deque[tuple[int, int]] = deque()  # ticket, number of a `Persist`
+
+    def next_session(self) -> int:
+        self._session = max(self._session + 1, int(time.time()) - EPOCH)
+        return self._session
+
+    def stream(self, link: str) -> Stream:
+        """To a neighbour."""
+        stream = self.streams.get(link)
+        if stream is None:
+            stream = self.streams[link] = Stream(link, self.store, self._limits)
+            for row in self.store.held(link) if not self.store.is_started else ():
+                stream.restore(row)
+        return stream
+
+    # --- Messages ----------------------------------------------------------------------------------------------------
+
+    def take(self, message: Message, link: str) -> None:
+        """Handle a message, and whatever it brings about among the parts of this node."""
+        self._inbox.append((message, link))
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._inbox:
+                message, link = self._inbox.popleft()
+                self._run(self.broker.handle(message, link, time.time()))
+        finally:
+            self._is_running = False
+
+    def _run(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Persist):
+                self.store.keep(effect.records)
+                self._tickets.append((self.store.ticket, effect.number))
+            elif isinstance(effect, Reject):
+                self._reject(effect)
+            elif effect.link in self.ends:
+                if isinstance(effect, Send):
+                    self.ends[effect.link].send(effect.message)
+                else:
+                    self.ends[effect.link].deliver(effect.ids, encode(effect.event))
+
+    def _reject(self, effect: Reject) -> None:
+        end = self.ends.get(effect.link)
+        if effect.close:
+            log.warning("hanging up on %s: %s", effect.link, effect.refused.reason)
+        if end is not None:
+            end.refuse(effect.refused, effect.close)
+
+    def committed(self, ticket: int) -> None:
+        """All up to this ticket is on disk."""
+        number = None
+        while self._tickets and self._tickets[0][0] <= ticket:
+            number = self._tickets.popleft()[1]
+        if number is not None:
+            self.take(Persisted(number), OPERATOR)
+        self.gate.open(ticket)
+
+    # --- Events ------------------------------------------------------------------------------------------------------
+
+    def publish(self, message: Publish, link: str) -> Outcome:
+        return self._route(message, self.broker.handle(message, link, time.time()), time.time())
+
+    def publish_all(self, messages: list[Publish], link: str) -> list[Outcome]:
+        """Many at once: looking them up together takes a fraction of the time."""
+        if len(messages) == 1:
+            return [self.publish(messages[0], link)]
+        now = time.time()
+        effects = self.broker.publish_all(messages, link, now)
+        return [self._route(message, each, now) for message, each in zip(messages, effects, strict=True)]
+
+    def _route(self, message: Publish, effects: list[Effect], now: float) -> Outcome:
+        if not effects:
+            return Outcome.ROUTED
+        if self.store.is_full and any(map(self._is_kept, effects)):
+            self.refused_for_space += 1
+            return Outcome.REFUSED
+        outcome, encoded = Outcome.ROUTED, encode(message)
+        links = self.broker.links
+        for effect in effects:
+            if type(effect) is Deliver:
+                if links[effect.link].is_durable:
+                    outcome = Outcome.KEPT
+                end = self.ends.get(effect.link)
+                if end is not None:
+                    end.deliver(effect.ids, encoded)
+            elif type(effect) is Send:
+                kept = links[effect.link].is_durable
+                if kept:
+                    outcome = Outcome.KEPT
+                self.stream(effect.link).append(encoded, kept, now)
+            else:
+                assert isinstance(effect, Reject)
+                self._reject(effect)
+        return outcome
+
+    def _is_kept(self, effect: Effect) -> bool:
+        return isinstance(effect, Send | Deliver) and self.broker.links[effect.link].is_durable
+
+    # --- Links -------------------------------------------------------------------------------------------------------
+
+    def gone(self, link: str, end: End, forget: bool = False) -> None:
+        """What a link led to has gone, unless another one has taken its place."""
+        if self.ends.get(link) is end:
+            del self.ends[link]
+            self.take(LinkDown(forget), link)
+
+    def each_end(self, action: Callable[[str, End], None]) -> None:
+        for link, end in list(self.ends.items()):
+            action(link, end)

@@ -1,0 +1,266 @@
+"""The client port for people and browsers: publish with curl, read as server-sent events, look at the node.
+
+curl -d '{"price": 12.5}' localhost:7878/events
+curl -N 'localhost:7878/subscribe?where=price<20'
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
+from thatch.errors import CallerError
+from thatch.messages import Message, Publish, Refused
+from thatch.node.cloudevents import is_cloud_event, read_cloud_events
+from thatch.node.driver import DISK_FULL, Driver, Outcome
+from thatch.node.local import LocalClient
+from thatch.node.metrics import metrics
+from thatch.node.queues import SEPARATOR
+from thatch.readable import read_json, readable, typed_event
+
+if TYPE_CHECKING:
+    from thatch.node.server import Node
+
+log = logging.getLogger("thatch.node")
+SETTLE_SECONDS = 10.0
+ALIVE_SECONDS = 15.0  # between comments to a reader to whom nothing else is sent
+BODY_MAX = 4 * 2**20
+
+
+class HttpPublisher(LocalClient):
+    """Whoever publishes over HTTP, as one client that advertises everything."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver, f"{SEPARATOR}http")
+        self.changed = asyncio.Event()
+        self._refusal = ""
+        self._count = 0
+
+    def next_id(self) -> str:
+        self._count += 1
+        return f"{self.client.homes[self.home].session}:{self._count}"
+
+    def refuse(self, refused: Refused, close: bool) -> None:
+        self._refusal = refused.reason
+
+    def take_refusal(self) -> str:
+        """Why the last event was refused; empty if it was not."""
+        refusal, self._refusal = self._refusal, ""
+        return refusal
+
+    def heard(self, message: Message) -> None:
+        self.changed.set()
+
+
+class _Refusal(msgspec.Struct):
+    event: int  # its place in the request
+    error: str
+
+
+class HttpReader(LocalClient):
+    """One who reads server-sent events: at most once, the oldest go if it is slow."""
+
+    def __init__(self, driver: Driver, name: str, bytes_max: int) -> None:
+        super().__init__(driver, name)
+        self.refused: Refused | None = None
+        self.changed = asyncio.Event()
+        self.dropped = 0
+        self._bytes_max, self._bytes = bytes_max, 0
+        self._events: deque[bytes] = deque()
+
+    def heard(self, message: Message) -> None:
+        if isinstance(message, Refused):
+            self.refused = message
+        self.changed.set()
+
+    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
+        self._events.append(event)
+        self._bytes += len(event)
+        while self._bytes > self._bytes_max and len(self._events) > 1:
+            self._bytes -= len(self._events.popleft())
+            self.dropped += 1
+        self.changed.set()
+
+    def take(self) -> list[bytes]:
+        events, self._events, self._bytes = list(self._events), deque(), 0
+        return events
+
+
+class HttpDoor:
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._publisher: HttpPublisher | None = None
+        self._readers: dict[str, HttpReader] = {}
+        self._count = 0
+        self._is_stopping = False
+
+    def add_routes(self, app: web.Application) -> None:
+        app.router.add_post("/events", self._post)
+        app.router.add_get("/subscribe", self._subscribe)
+        app.router.add_get("/healthz", self._health)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/space", self._space)
+        app.router.add_get("/tables", self._tables)
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        for reader in self._readers.values():
+            reader.changed.set()
+
+    # --- Publishing --------------------------------------------------------------------------------------------------
+
+    async def _post(self, request: web.Request) -> web.Response:
+        try:
+            events = self._read(request, await request.read())
+            publisher = await self._advertised()
+        except (CallerError, web.HTTPRequestEntityTooLarge) as error:
+            return _answer({"error": str(error)}, 400)
+        except TimeoutError:
+            return _answer({"error": "neighbours are away: what is published now might miss somebody; try again"}, 503)
+        ticket = 0
+        refused: list[_Refusal] = []
+        driver = self.node.driver
+        for at, (id, values, payload) in enumerate(events):
+            event = Publish(f"{publisher.name}:{id or publisher.next_id()}", values, payload)
+            outcome = publisher.publish(event)
+            if outcome is Outcome.KEPT:
+                ticket = driver.store.ticket
+            reason = DISK_FULL.format(driver.broker.name) if outcome is Outcome.REFUSED else ""
+            reason = publisher.take_refusal() or reason
+            if reason:
+                refused.append(_Refusal(at, reason))
+        await driver.gate.reached(ticket)
+        answer = {"published": len(events) - len(refused), "refused": refused}
+        return _answer(answer, 200 if not refused else 507 if driver.store.is_full else 400)
+
+    def _read(self, request: web.Request, body: bytes) -> list[tuple[str, dict[str, Any], bytes]]:
+        """(id or "", values, payload) of each event."""
+        if len(body) > BODY_MAX:
+            raise CallerError(f"a body of {len(body):,} bytes; at most {BODY_MAX:,} are read")
+        space = self.node.driver.broker.open_space
+        if is_cloud_event(request.headers):
+            return read_cloud_events(request.headers, body, space)
+        given = read_json(body, "the body", dict[str, Any] | list[dict[str, Any]])
+        events = given if isinstance(given, list) else [given]
+        return [("", typed_event(each, space, unknown=True), b"") for each in events]
+
+    async def _advertised(self) -> HttpPublisher:
+        """The publisher, once everybody knows that it may publish anything."""
+        driver, publisher = self.node.driver, self._publisher
+        if publisher is None:
+            publisher = self._publisher = HttpPublisher(driver)
+            self.node.held(publisher.name)
+            publisher.connect()
+            if driver.broker.settings.routing == "advertisements":
+                publisher.tell(publisher.client.advertise(publisher.home, "all", "TRUE"))
+        async with asyncio.timeout(SETTLE_SECONDS):
+            while not publisher.client.is_settled(publisher.home, ADVERTISEMENTS, "all"):
+                publisher.changed.clear()
+                await publisher.changed.wait()
+        return publisher
+
+    # --- Reading -----------------------------------------------------------------------------------------------------
+
+    async def _subscribe(self, request: web.Request) -> web.StreamResponse:
+        where = request.query.get("where", "TRUE")
+        driver = self.node.driver
+        try:
+            driver.broker.space.where(where)
+        except CallerError as error:
+            return _answer({"error": str(error)}, 400)
+        self._count += 1
+        name = f"{SEPARATOR}reader{self._count}"
+        reader = self._readers[name] = HttpReader(driver, name, self.node.config.flow.client_bytes)
+        self.node.held(name)
+        reader.connect()
+        reader.tell(reader.client.subscribe(reader.home, "s", where))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        try:
+            await response.prepare(request)
+            await self._write(reader, response)
+        except ConnectionError:
+            pass
+        finally:
+            del self._readers[name]
+            driver.gone(name, reader, forget=True)
+        return response
+
+    async def _write(self, reader: HttpReader, response: web.StreamResponse) -> None:
+        is_settled, dropped = False, 0
+        decoder = msgspec.msgpack.Decoder(Publish)
+        while not self._is_stopping:
+            parts = []
+            if not is_settled and reader.client.is_settled(reader.home, SUBSCRIPTIONS, "s"):
+                is_settled = True
+                parts.append("event: settled\ndata: {}\n\n")
+            events = reader.take()
+            if reader.dropped > dropped:
+                parts.append(f'event: dropped\ndata: {{"count":{reader.dropped - dropped}}}\n\n')
+                dropped = reader.dropped
+            for event in map(decoder.decode, events):
+                parts.append(f"id: {event.id}\ndata: {event_json(event).decode()}\n\n".replace("\r", ""))
+            if parts:
+                await response.write("".join(parts).encode())
+                continue
+            reader.changed.clear()
+            try:
+                async with asyncio.timeout(ALIVE_SECONDS):
+                    await reader.changed.wait()
+            except TimeoutError:
+                await response.write(b": alive\n\n")
+
+    # --- Looking -----------------------------------------------------------------------------------------------------
+
+    async def _health(self, request: web.Request) -> web.Response:
+        node = self.node
+        links = node.driver.broker.links.values()
+        neighbours = {each.name: each.is_synced for each in links if not each.is_client}
+        neighbours = dict.fromkeys(node.config.neighbours, False) | neighbours
+        state = {
+            "name": node.config.name,
+            "ready": node.is_ready,
+            "store": "full" if node.store.is_full else "ok",
+            "neighbours": neighbours,
+        }
+        return _answer(state, 200 if node.is_ready else 503)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return web.Response(text=metrics(self.node), content_type="text/plain", charset="utf-8")
+
+    async def _space(self, request: web.Request) -> web.Response:
+        return web.Response(text=self.node.driver.broker.open_space.to_json(), content_type="application/json")
+
+    async def _tables(self, request: web.Request) -> web.Response:
+        """What came over each link, and what each neighbour was told."""
+        broker = self.node.driver.broker
+        links = {}
+        for name, link in broker.links.items():
+            shown: dict[str, Any] = {"client": link.is_client, "up": link.is_up, "durable": link.is_durable}
+            for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
+                shown[table] = {"received": broker.received(table, name)}
+                if not link.is_client:
+                    shown[table]["told"] = broker.told(table, name).all_told()
+            links[name] = shown
+        return _answer({"name": broker.name, "links": links}, 200)
+
+
+def event_json(event: Publish) -> bytes:
+    """An event for people."""
+    shown: dict[str, Any] = {"id": event.id, "event": {name: readable(value) for name, value in event.event.items()}}
+    if event.payload:
+        try:
+            shown["payload"] = event.payload.decode()
+        except UnicodeDecodeError:
+            shown["payload_base64"] = base64.b64encode(event.payload).decode()
+    return msgspec.json.encode(shown)
+
+
+def _answer(value: Any, status: int) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value) + b"\n", status=status, content_type="application/json")

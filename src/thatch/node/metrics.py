@@ -1,0 +1,97 @@
+"""What Prometheus reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from thatch.node.server import Node
+
+Sample = tuple[dict[str, str], float]
+
+
+def metrics(node: Node) -> str:
+    lines = []
+    for name, kind, about, samples in _families(node):
+        lines += [f"# HELP thatch_{name} {about}", f"# TYPE thatch_{name} {kind}"]
+        for labels, value in samples:
+            written = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+            lines.append(f"thatch_{name}{{{written}}} {value:g}" if written else f"thatch_{name} {value:.17g}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _families(node: Node) -> Iterator[tuple[str, str, str, list[Sample]]]:
+    broker, store = node.driver.broker, node.store
+    neighbours = [link for link in broker.links.values() if not link.is_client]
+    clients = [link for link in broker.links.values() if link.is_client]
+    yield "up_seconds", "gauge", "Since the start.", [({}, time.time() - node.started_at)]
+    yield "subscriptions", "gauge", "Subscriptions received.", [({}, broker.table_size())]
+    yield "clients", "gauge", "Clients, with those that are away.", [({}, len(clients))]
+    yield "connections", "gauge", "Connections.", [({}, node.connection_count)]
+    total = node.totals()
+    yield "events_received_total", "counter", "Events from clients and neighbours.", [({}, total["events_in"])]
+    yield "events_sent_total", "counter", "Events to clients and neighbours.", [({}, total["events_out"])]
+    yield "events_dropped_total", "counter", "Events dropped because a client was slow.", [({}, node.dropped_count)]
+    yield "events_refused_total", "counter", "Events refused: the disk was full.", [({}, node.driver.refused_for_space)]
+    yield (
+        "link_up",
+        "gauge",
+        "Whether a neighbour is connected and synced.",
+        [({"link": each.name}, float(each.is_synced)) for each in neighbours],
+    )
+    for field, about in (
+        ("events_in", "Events from a neighbour."),
+        ("events_out", "Events to a neighbour."),
+        ("unwanted_in", "Events from a neighbour that nobody wanted."),
+        ("told", "Subscriptions and advertisements told to a neighbour."),
+        ("withdrawn", "Those withdrawn."),
+    ):
+        samples: list[Sample] = [({"link": each.name}, getattr(each.counts, field)) for each in neighbours]
+        yield f"link_{field}_total", "counter", about, samples
+    streams = node.driver.streams.items()
+    yield (
+        "link_waiting_bytes",
+        "gauge",
+        "Events in memory for a neighbour.",
+        [({"link": name}, stream.waiting_bytes) for name, stream in streams],
+    )
+    yield (
+        "link_kept_bytes",
+        "gauge",
+        "Events on disk for a neighbour.",
+        [({"link": name}, stream.held.bytes) for name, stream in streams],
+    )
+    yield (
+        "link_lost_total",
+        "counter",
+        "Events lost to the limits of a neighbour.",
+        [({"link": name}, stream.lost) for name, stream in streams],
+    )
+    queues = list(node.queues)
+    yield (
+        "queue_kept_bytes",
+        "gauge",
+        "Events on disk for a durable subscription.",
+        [({"queue": each.name}, each.stream.held.bytes) for each in queues],
+    )
+    yield (
+        "queue_kept_events",
+        "gauge",
+        "Events on disk for a durable subscription, to within some.",
+        [({"queue": each.name}, each.stream.held.count) for each in queues],
+    )
+    yield (
+        "queue_lost_total",
+        "counter",
+        "Events lost to the limit of a durable subscription.",
+        [({"queue": each.name}, each.stream.lost) for each in queues],
+    )
+    yield "store_full", "gauge", "Whether the disk is full.", [({}, float(store.is_full))]
+    yield "store_commits_total", "counter", "Transactions.", [({}, store.commits)]
+    yield "store_failures_total", "counter", "Transactions that failed and are tried again.", [({}, store.failures)]

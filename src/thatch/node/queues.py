@@ -1,0 +1,183 @@
+"""Durable subscriptions: each is a client of the broker that is always there, and a stream that keeps its events.
+
+Keep ▶ ClientConnection ─▶ Queue ─ subscribes as "bob@alerts" ─▶ broker
+                ◀ Kept ─── stream ◀────────── Deliver ──────────┘
+Done ▶                     acknowledged: gone from the disk
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from thatch.broker.tables import SUBSCRIPTIONS, check_name
+from thatch.codec import encode
+from thatch.errors import CallerError, shown
+from thatch.messages import Accepted, LinkDown, Message, Refused, Settled
+from thatch.node import config, wire
+from thatch.node.driver import Driver
+from thatch.node.local import LocalClient
+from thatch.node.store import QueueRow
+from thatch.node.stream import Limits, Stream
+
+if TYPE_CHECKING:
+    from thatch.node.connection import ClientConnection
+
+log = logging.getLogger("thatch.node")
+SEPARATOR = "@"  # between the names of a client and of its durable subscription; no client has it in its name
+
+
+class Queue(LocalClient):
+    def __init__(self, driver: Driver, row: QueueRow, window: int) -> None:
+        super().__init__(driver, row.name, durable=True)
+        self.owner, _, self.id = row.name.partition(SEPARATOR)
+        self.stream = Stream(row.name, driver.store, Limits(row.bytes_max, row.seconds_max, 0, window))
+        self.stream.lost = row.lost
+        self.reader: ClientConnection | None = None
+        self._lost_told = 0  # of those lost, what the reader was told of
+        self._lost_kept = row.lost
+
+    @property
+    def row(self) -> QueueRow:
+        limits = self.stream.limits
+        return QueueRow(self.name, limits.bytes_max, limits.seconds_max, self.stream.lost)
+
+    @property
+    def where(self) -> str:
+        return self.client.homes[self.home].wheres.get((SUBSCRIPTIONS, self.id), "")
+
+    def subscribe(self, where: str) -> None:
+        self.tell(self.client.subscribe(self.home, self.id, where))
+
+    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
+        self.stream.append(event, kept=True, now=time.time())
+        if self.stream.lost != self._lost_kept:
+            self.note_lost()
+
+    def note_lost(self) -> None:
+        """Say so, now if the client is there, or when it comes."""
+        if self.stream.lost != self._lost_kept:
+            log.warning(
+                "durable subscription %s: %d events lost to its limit", self.name, self.stream.lost - self._lost_kept
+            )
+            self._lost_kept = self.stream.lost
+            self.driver.store.put_queue(self.row)
+        if self.reader is not None and self.stream.lost != self._lost_told:
+            limits = self.stream.limits
+            reason = f"more than {limits.bytes_max:,} bytes or {limits.seconds_max:g} seconds of events were kept"
+            self.reader.tell(wire.Notice(self.id, self.stream.lost - self._lost_told, reason))
+            self._lost_told = self.stream.lost
+
+    def attach(self, reader: ClientConnection) -> None:
+        self.reader = reader
+        self.note_lost()
+        id = self.id
+
+        def send(number: int, event: bytes) -> None:
+            reader.outgoing.kept(encode(wire.Kept(id, number, wire.around(event))))
+
+        self.stream.attach(send, 0)
+
+    def detach(self) -> None:
+        self.reader = None
+        self.stream.detach()
+
+    def heard(self, message: Message) -> None:
+        if self.reader is None:
+            return
+        if isinstance(message, Accepted):
+            self.reader.tell(wire.Standing(self.id, self.where, "accepted"))
+        elif isinstance(message, Settled) and self.is_settled:
+            self.reader.tell(wire.Standing(self.id, self.where, "settled"))
+        elif isinstance(message, Refused):
+            self.reader.tell(wire.Standing(self.id, self.where, "refused", message.reason))
+
+    @property
+    def is_settled(self) -> bool:
+        return self.client.is_settled(self.home, SUBSCRIPTIONS, self.id)
+
+
+class Queues:
+    def __init__(self, driver: Driver, limits: config.Keep, window: int) -> None:
+        self._driver, self._limits, self._window = driver, limits, window
+        self._queues: dict[str, Queue] = {}
+
+    def __iter__(self) -> Iterator[Queue]:
+        return iter(self._queues.values())
+
+    def restore(self) -> None:
+        """Before the store is started: what it holds. The broker has the subscriptions among its records."""
+        for row in self._driver.store.queues():
+            queue = self._queues[row.name] = Queue(self._driver, row, self._window)
+            for held in self._driver.store.held(row.name):
+                queue.stream.restore(held)
+            records = self._driver.broker.received(SUBSCRIPTIONS, row.name)
+            queue.connect({id.split("/", 2)[2]: where for id, where in records.items()})
+
+    def is_queue(self, link: str) -> bool:
+        return link in self._queues
+
+    def take(self, message: Message, reader: ClientConnection) -> None:
+        if isinstance(message, wire.Keep):
+            try:
+                self._keep(message, reader)
+            except CallerError as error:
+                reader.outgoing.refusal(encode(wire.Standing(message.id, message.where, "refused", str(error))))
+        elif isinstance(message, wire.Done):
+            queue = self._queues.get(f"{reader.name}{SEPARATOR}{message.id}")
+            if queue is not None and queue.reader is reader:
+                queue.stream.acknowledge(message.number)
+        elif isinstance(message, wire.Unkeep):
+            self._unkeep(message.id, reader)
+
+    def _keep(self, message: wire.Keep, reader: ClientConnection) -> None:
+        check_name(message.id)
+        if message.bytes_max < 1 or not message.seconds_max > 0:
+            limits = f"{message.bytes_max} bytes for {message.seconds_max} seconds"
+            raise CallerError(f"a durable subscription keeps some bytes for some time, not {limits}")
+        name = f"{reader.name}{SEPARATOR}{message.id}"
+        bytes_max = min(message.bytes_max, self._limits.queue_bytes)
+        seconds_max = min(message.seconds_max, self._limits.queue_seconds)
+        self._driver.broker.space.where(message.where)
+        queue = self._queues.get(name)
+        if (queue is None or queue.where != message.where) and self._driver.store.is_full:
+            raise CallerError(f"the disk is full: {shown(message.id)} cannot be kept; try again when there is room")
+        if queue is None:
+            row = QueueRow(name, bytes_max, seconds_max, 0)
+            queue = self._queues[name] = Queue(self._driver, row, self._window)
+            self._driver.store.put_queue(row)
+            queue.connect()
+        queue.stream.limits.bytes_max, queue.stream.limits.seconds_max = bytes_max, seconds_max
+        if queue.where != message.where:
+            queue.reader = reader  # to hear the answers
+            queue.subscribe(message.where)
+        else:
+            reader.tell(wire.Standing(message.id, message.where, "accepted"))
+            if queue.is_settled:
+                reader.tell(wire.Standing(message.id, message.where, "settled"))
+        queue.attach(reader)
+
+    def _unkeep(self, id: str, reader: ClientConnection) -> None:
+        name = f"{reader.name}{SEPARATOR}{id}"
+        queue = self._queues.pop(name, None)
+        if queue is None:
+            reader.tell(wire.Standing(id, "", "refused", f"no durable subscription {shown(id)}"))
+            return
+        queue.detach()
+        del self._driver.ends[name]
+        self._driver.take(LinkDown(forget=True), name)
+        self._driver.store.drop_queue(name)
+        reader.tell(wire.Standing(id, "", "gone"))
+
+    def detach(self, reader: ClientConnection) -> None:
+        for queue in self._queues.values():
+            if queue.reader is reader:
+                queue.detach()
+
+    def tick(self, now: float) -> None:
+        for queue in self._queues.values():
+            queue.stream.tick()
+            queue.stream.expire(now)
+            queue.note_lost()

@@ -1,0 +1,36 @@
+"""A node as a process: until a signal, or until its store fails."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from importlib.util import find_spec
+
+from thatch.node.config import Config
+from thatch.node.logs import begin
+from thatch.node.server import Node
+
+
+def run(config: Config) -> None:
+    begin(config.log)
+    if find_spec("uvloop"):
+        import uvloop
+
+        uvloop.run(_serve(config))
+    else:
+        asyncio.run(_serve(config))
+
+
+async def _serve(config: Config) -> None:
+    node = Node(config)
+    gc.collect()
+    gc.freeze()  # what was restored stays: looking at it again and again held up events
+    stop = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    try:
+        await node.start()
+        await stop.wait()
+    finally:
+        await node.stop()

@@ -1,0 +1,317 @@
+"""A node: the broker, its store, its two ports, and what happens as time passes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from thatch.broker import Broker
+from thatch.broker.broker import OPERATOR
+from thatch.broker.image import image_of
+from thatch.codec import BYTES_MAX
+from thatch.errors import PeerError, StoreError
+from thatch.messages import LinkDown, Tick
+from thatch.node.config import Config
+from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
+from thatch.node.driver import Driver
+from thatch.node.http import HttpDoor
+from thatch.node.outgoing import Gate, Outgoing
+from thatch.node.queues import Queues
+from thatch.node.store import Store
+from thatch.node.stream import Limits
+from thatch.node.wire import CLOSED_FOR_GOING, FRAME_MAX, Notice
+from thatch.space import Space
+
+log = logging.getLogger("thatch.node")
+TICK_SECONDS = 0.5
+STATISTICS_SECONDS = 10.0
+IMAGE_CHANGES = 5_000  # records that an image may be behind by when nobody is in a hurry
+PATIENCE_SECONDS = 0.2  # how long a receiver that has not read anything still counts as one that moves
+CONTROL_MAX = 512 * 2**20  # bytes of control messages for a neighbour: a listing of all it is to hold is one message
+
+
+class Node:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.started_at = time.time()
+        self.store = Store(config.store_path, config.name)
+        try:
+            self.driver = self._restored()
+        except BaseException:
+            self.store.stop()
+            raise
+        self.queues = Queues(self.driver, config.keep, config.flow.window_bytes // 4)
+        self._before = self.store.statistics()
+        self.http = HttpDoor(self)
+        self.is_ready = False
+        self.client_port = self.overlay_port = 0
+        self.dropped = 0  # events, for clients that have gone
+        self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
+        self._notices: dict[str, str] = {}  # for clients that were hung up on
+        self._events_seen = 0
+        self._image_at = self.store.records_written if self.store.image() is not None else -1
+        self._connections: dict[Connection, None] = {}
+        self._filling: dict[Connection, None] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._runners: list[web.AppRunner] = []
+
+    def _restored(self) -> Driver:
+        config, store = self.config, self.store
+        space = config.read_space()
+        stored = store.space
+        if stored is None:
+            store.set_space(space.to_json())
+        elif stored != space.to_json():
+            raise StoreError(
+                f"store {store.path}: of another space: {Space.from_json(stored)}; the configuration says {space}. "
+                "A space grows by an operator's Extend, and the configuration keeps what it began with"
+            )
+        broker = Broker.restored(config.name, space, store.records(), config.settings(), image=store.image())
+        flow, keep = config.flow, config.keep
+        limits = Limits(keep.neighbour_bytes, keep.neighbour_seconds, flow.neighbour_bytes, flow.window_bytes)
+        driver = Driver(broker, store, Gate(), limits)
+        for link in broker.links.values():
+            if not link.is_client:
+                driver.stream(link.name)
+        return driver
+
+    # --- Start and stop ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.queues.restore()
+        now = time.time()
+        for link in self.driver.broker.links.values():
+            if link.is_client and not self.queues.is_queue(link.name):
+                self._away[link.name] = now + self.config.timing.linger
+        self.store.start(loop.call_soon_threadsafe, self._committed)
+        self._session = aiohttp.ClientSession()
+        clients = web.Application()
+        clients.router.add_get("/connect", self._client_came)
+        self.http.add_routes(clients)
+        overlay = web.Application()
+        overlay.router.add_get("/overlay", self._neighbour_came)
+        self.overlay_port = await self._listen(overlay, self.config.overlay.host, self.config.overlay.port)
+        self.client_port = await self._listen(clients, self.config.client.host, self.config.client.port)
+        for name, url in self.config.neighbours.items():
+            self.spawn(self._dial(name, url))
+        self.spawn(self._pass_time())
+        self.is_ready = True
+        log.info(
+            "broker %s is ready: clients at %s:%d, neighbours at %s:%d, %d subscriptions, store %s",
+            self.config.name, self.config.client.host, self.client_port,
+            self.config.overlay.host, self.overlay_port, self.driver.broker.table_size(), self.store.path,
+        )  # fmt: skip
+
+    async def _listen(self, app: web.Application, host: str, port: int) -> int:
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await runner.setup()
+        self._runners.append(runner)
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound: int = runner.addresses[0][1]
+        return bound
+
+    async def stop(self) -> None:
+        """Take nothing new, write what is left, close."""
+        self.is_ready = False
+        for runner in self._runners:
+            for site in list(runner.sites):
+                await site.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self._connections):
+            connection.close("the broker stops", CLOSED_FOR_GOING)
+        self.http.stop()
+        for _ in range(20):
+            if not self._connections:
+                break
+            await asyncio.sleep(0.05)
+        for runner in self._runners:
+            await runner.cleanup()
+        await self._session.close()
+        self._note_statistics()
+        self._keep_image(0)
+        await asyncio.to_thread(self.store.stop)
+        log.info("broker %s has stopped", self.config.name)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a task failed", exc_info=task.exception())
+
+    def _committed(self, ticket: int) -> None:
+        self.driver.committed(ticket)
+
+    # --- Those who come ----------------------------------------------------------------------------------------------
+
+    async def _client_came(self, request: web.Request) -> web.WebSocketResponse:
+        if not self.is_ready:
+            raise web.HTTPServiceUnavailable(text="the broker stops")
+        socket = web.WebSocketResponse(
+            heartbeat=self.config.timing.client_heartbeat, compress=False, max_msg_size=FRAME_MAX + 1024
+        )
+        await socket.prepare(request)
+        flow = self.config.flow
+        outgoing = Outgoing(self.driver.gate, flow.client_bytes, flow.slow_client == "drop", flow.control_bytes)
+        await self._serve(ClientConnection(self, socket, outgoing, _descriptor(request.transport)))
+        return socket
+
+    async def _neighbour_came(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(heartbeat=self.config.timing.heartbeat, compress=False, max_msg_size=BYTES_MAX)
+        await socket.prepare(request)
+        await self._serve(
+            NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(request.transport), False)
+        )
+        return socket
+
+    def _to_neighbour(self) -> Outgoing:
+        return Outgoing(
+            self.driver.gate, 2**62, False, CONTROL_MAX, is_open=False
+        )  # the window of its stream bounds events
+
+    async def _serve(self, connection: Connection) -> None:
+        self._connections[connection] = None
+        try:
+            await connection.run()
+        finally:
+            del self._connections[connection]
+
+    async def _dial(self, name: str, url: str) -> None:
+        delay, timing = 0.05, self.config.timing
+        while True:
+            if name not in self.driver.ends:
+                began = time.monotonic()
+                try:
+                    await self._dial_once(name, url.rstrip("/") + "/overlay")
+                except (OSError, aiohttp.ClientError, TimeoutError) as error:
+                    log.debug("neighbour %s at %s: %s", name, url, error)
+                except PeerError as error:
+                    log.info("neighbour %s: %s", name, error)
+                delay = 0.05 if time.monotonic() - began > 5 else min(2 * delay, timing.retry_max)
+            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+
+    async def _dial_once(self, name: str, url: str) -> None:
+        wait = aiohttp.ClientWSTimeout(ws_close=1.0)
+        async with asyncio.timeout(self.config.timing.dial):
+            socket = await self._session.ws_connect(
+                url, heartbeat=self.config.timing.heartbeat, max_msg_size=BYTES_MAX, timeout=wait
+            )
+        connection = NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(socket), True)
+        connection.meet(name)
+        await self._serve(connection)
+
+    def held(self, name: str) -> None:
+        """A client is there, and does not go with those that are away."""
+        self._away.pop(name, None)
+
+    def came(self, connection: ClientConnection) -> None:
+        self._away.pop(connection.name, None)
+        notice = self._notices.pop(connection.name, None)
+        if notice is not None:
+            connection.tell(Notice("", 0, f"hung up on before: {notice}"))
+
+    def left(self, connection: ClientConnection) -> None:
+        self.dropped += connection.outgoing.dropped
+        self._away[connection.name] = time.time() + self.config.timing.linger
+        if connection.overflowed:
+            self._notices[connection.name] = connection.reason
+
+    # --- Time --------------------------------------------------------------------------------------------------------
+
+    def filling(self, connection: Connection) -> None:
+        """A receiver has much to read."""
+        self._filling[connection] = None
+
+    async def pressure(self, but: Connection | None = None) -> None:
+        """Whoever brings events waits for receivers that have much to read and are reading; for one that has stalled
+        nobody waits."""
+        for _ in range(100):
+            if not self._is_pressed(but):
+                return
+            await asyncio.sleep(0.002)
+
+    def _is_pressed(self, but: Connection | None) -> bool:
+        if self._filling:
+            since = asyncio.get_running_loop().time() - PATIENCE_SECONDS
+            for each in list(self._filling):
+                if each not in self._connections or not each.is_filled:
+                    del self._filling[each]
+                elif each.moved_at > since and each is not but:
+                    return True
+        limit = self.config.flow.neighbour_bytes // 2
+        return any(each.waiting_bytes > limit and each.is_attached for each in self.driver.streams.values())
+
+    async def _pass_time(self) -> None:
+        saved = time.time()
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.time()
+            self.driver.take(Tick(), OPERATOR)
+            self.queues.tick(now)
+            for stream in self.driver.streams.values():
+                stream.tick()
+                stream.expire(now)
+            for name in [name for name, until in self._away.items() if until < now]:
+                del self._away[name]
+                self._notices.pop(name, None)
+                self.driver.take(LinkDown(forget=True), name)
+            for connection in self._connections:
+                if (
+                    isinstance(connection, NeighbourConnection)
+                    and connection.waits_for_space
+                    and not self.store.is_full
+                ):
+                    connection.close(
+                        "there is room on the disk again: send again what was not acknowledged", CLOSED_FOR_GOING
+                    )
+            self._keep_image(IMAGE_CHANGES)
+            if now - saved > STATISTICS_SECONDS:
+                saved = now
+                self._note_statistics()
+
+    def _keep_image(self, changes: int) -> None:
+        """Of what was worked out, if much was and no event has come since the last tick: it takes a moment."""
+        events, records = self.totals()["events_in"], self.store.records_written
+        is_idle, self._events_seen = events == self._events_seen, events
+        if changes and not (is_idle and records - self._image_at >= changes and not self.store.is_full):
+            return
+        if records != self._image_at:
+            self._image_at = records
+            self.store.set_image(image_of(self.driver.broker))
+
+    # --- For those who look ------------------------------------------------------------------------------------------
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def dropped_count(self) -> int:
+        """Events that slow clients have lost."""
+        return self.dropped + sum(each.outgoing.dropped for each in self._connections)
+
+    def totals(self) -> dict[str, int]:
+        """Over all lives of the store."""
+        counts = [link.counts for link in self.driver.broker.links.values()]
+        now = {name: sum(getattr(each, name) for each in counts) for name in ("events_in", "events_out")}
+        return {name: value + self._before.get(name, 0) for name, value in now.items()}
+
+    def _note_statistics(self) -> None:
+        self.store.note_statistics(self.totals())
+
+
+def _descriptor(transport: Any) -> int:
+    return int(transport.get_extra_info("socket").fileno())

@@ -1,0 +1,236 @@
+"""Events for one receiver, numbered and kept until it has acknowledged them: a durable subscription, or a neighbour.
+
+    append ─▶ [store, or memory] ─▶ sent, not acknowledged ─▶ gone
+                                 cursor                    acknowledged
+
+While the receiver keeps up, an event goes to it the moment it is appended; nothing is read back. When it falls behind
+(more than a window is not acknowledged) or was away, what it has not got is read in pages from the store as its
+acknowledgements come. So memory does not grow with what is kept.
+
+Events that need no disk (plain ones, for a neighbour) are kept in memory instead, up to a limit, in the same order.
+What is too much or too old goes, the oldest first, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from thatch.node.store import HeldRow, Store
+
+PAGE_COUNT = 256
+SEGMENT_COUNT, SEGMENT_BYTES = 128, 65_536
+Send = Callable[[int, bytes], None]  # number, encoded event
+
+
+class Limits:
+    """Of what is kept. `window`: bytes that may be under way, not acknowledged."""
+
+    def __init__(self, bytes_max: int, seconds_max: float, memory_max: int, window: int) -> None:
+        self.bytes_max, self.seconds_max = bytes_max, seconds_max
+        self.memory_max, self.window = memory_max, window
+
+
+class Held:
+    """How much a queue holds on disk, in runs of some events: enough to know what to drop, at little memory."""
+
+    def __init__(self) -> None:
+        self._runs: deque[list[float]] = deque()  # last number, count, bytes, time of the last
+        self.count = self.bytes = 0
+
+    def add(self, number: int, size: int, at: float) -> None:
+        run = self._runs[-1] if self._runs else None
+        if run is None or run[1] >= SEGMENT_COUNT or run[2] >= SEGMENT_BYTES:
+            self._runs.append([number, 1, size, at])
+        else:
+            run[:] = number, run[1] + 1, run[2] + size, at
+        self.count += 1
+        self.bytes += size
+
+    def drop_through(self, number: int) -> None:
+        while self._runs and self._runs[0][0] <= number:
+            self._drop_first()
+
+    def drop_oldest(self) -> tuple[int, int]:
+        """The oldest run: its last number, and how many events it had."""
+        number, count = int(self._runs[0][0]), int(self._runs[0][1])
+        self._drop_first()
+        return number, count
+
+    def _drop_first(self) -> None:
+        run = self._runs.popleft()
+        self.count -= int(run[1])
+        self.bytes -= int(run[2])
+
+    @property
+    def oldest(self) -> float | None:
+        """When the newest event of the oldest run came."""
+        return self._runs[0][3] if self._runs else None
+
+
+class Stream:
+    def __init__(self, name: str, store: Store, limits: Limits) -> None:
+        self.name, self.limits = name, limits
+        self.held = Held()
+        self.lost = 0  # dropped before they were acknowledged
+        self._store = store
+        self._memory_sent: deque[tuple[int, bytes]] = deque()
+        self._memory_waiting: deque[tuple[int, bytes]] = deque()
+        self._memory_bytes = 0  # of both
+        self._last = 0  # number appended last
+        self._send: Send | None = None
+        self._cursor = 0  # number sent last
+        self._is_reading = self._is_behind = self._reads_again = False
+        self._under_way: deque[tuple[int, int]] = deque()  # number, size: sent, not acknowledged
+        self._under_way_bytes = 0
+        self._life = 0  # counts attachments: a page that comes for an earlier one is late
+
+    def restore(self, row: HeldRow) -> None:
+        self.held.add(row.number, row.size, row.at)
+        self._last = row.number
+
+    @property
+    def waiting_bytes(self) -> int:
+        """In memory."""
+        return self._memory_bytes
+
+    @property
+    def is_attached(self) -> bool:
+        return self._send is not None
+
+    def append(self, event: bytes, kept: bool, now: float) -> int:
+        """Keep an event, on disk if `kept`, and send it if the receiver is there and keeps up."""
+        number = self._store.next_number()
+        is_next = self._send is not None and not self._is_behind and self._cursor >= self._last
+        self._last = number
+        if kept:
+            self._store.append(self.name, number, now, event)
+            self.held.add(number, len(event), now)
+            if self.held.bytes > self.limits.bytes_max:
+                self._drop_too_much()
+        goes = is_next and self._under_way_bytes < self.limits.window
+        if not kept:
+            (self._memory_sent if goes else self._memory_waiting).append((number, event))
+            self._memory_bytes += len(event)
+            if self._memory_bytes > self.limits.memory_max:
+                self._forget_oldest()
+        if goes:
+            self._pass(number, event)
+        elif self._send is not None:
+            self._is_behind = True
+        return number
+
+    def acknowledge(self, number: int) -> None:
+        """The receiver holds what came up to this number."""
+        for memory in (self._memory_sent, self._memory_waiting):
+            while memory and memory[0][0] <= number:
+                self._memory_bytes -= len(memory.popleft()[1])
+        if self.held.count:
+            self._store.discard(self.name, number)
+            self.held.drop_through(number)
+        while self._under_way and self._under_way[0][0] <= number:
+            self._under_way_bytes -= self._under_way.popleft()[1]
+        if self._is_behind and self._under_way_bytes <= self.limits.window // 2:
+            self._read_on()
+
+    def attach(self, send: Send, after: int) -> None:
+        """The receiver is there, and holds what came up to a number."""
+        self._life += 1
+        self._send, self._cursor = send, after
+        self._under_way.clear()
+        self._under_way_bytes = 0
+        self._is_behind, self._is_reading = True, False
+        self._memory_waiting.extendleft(reversed(self._memory_sent))
+        self._memory_sent.clear()
+        self.acknowledge(after)
+        self._read_on()
+
+    def detach(self) -> None:
+        self._send = None
+        self._life += 1
+
+    def expire(self, now: float) -> int:
+        """Drop what is too old. How many events."""
+        before = self.lost
+        oldest = self.held.oldest
+        while oldest is not None and oldest < now - self.limits.seconds_max:
+            self._drop_run()
+            oldest = self.held.oldest
+        return self.lost - before
+
+    def _pass(self, number: int, event: bytes) -> None:
+        assert self._send is not None
+        self._cursor = number
+        self._under_way.append((number, len(event)))
+        self._under_way_bytes += len(event)
+        self._send(number, event)
+
+    def _drop_too_much(self) -> None:
+        while self.held.bytes > self.limits.bytes_max and self.held.count > 1:
+            self._drop_run()
+
+    def _drop_run(self) -> None:
+        number, count = self.held.drop_oldest()
+        self._store.discard(self.name, number)
+        self.lost += count
+
+    def _forget_oldest(self) -> None:
+        while self._memory_bytes > self.limits.memory_max:
+            if self._memory_sent:  # it is under way: lost only if the link is cut just now
+                self._memory_bytes -= len(self._memory_sent.popleft()[1])
+            else:
+                self._memory_bytes -= len(self._memory_waiting.popleft()[1])
+                self.lost += 1
+
+    # --- Reading back ------------------------------------------------------------------------------------------------
+
+    def _read_on(self) -> None:
+        if self._send is None or self._is_reading:
+            return
+        if not self.held.count:  # only memory: no need to ask the store
+            self._page([], True, self._life, self._last)
+            return
+        self._is_reading = True
+        life, last = self._life, self._last
+        self._store.read(self.name, self._cursor, PAGE_COUNT, lambda rows, whole: self._page(rows, whole, life, last))
+
+    def _page(self, rows: list[tuple[int, bytes]], is_whole: bool, life: int, last: int) -> None:
+        """`last`: the number appended last when the page was asked for; all up to it are in the page, or in memory, if
+        the page is not full and the store had seen all."""
+        if life != self._life or self._send is None:
+            return
+        self._is_reading = False
+        is_end = is_whole and len(rows) < PAGE_COUNT
+        through = last if is_end else rows[-1][0] if rows else self._cursor
+        if not self._pass_all(rows, through):
+            return  # goes on when acknowledgements come
+        self._cursor = max(self._cursor, through)
+        if is_end and self._cursor >= self._last:
+            self._is_behind = False
+        elif rows or is_end:
+            self._read_on()
+        else:
+            self._reads_again = True
+
+    def _pass_all(self, rows: list[tuple[int, bytes]], through: int) -> bool:
+        """Send a page, and what is in memory up to a number, in order. Whether there was room for all."""
+        waiting, at = self._memory_waiting, 0
+        while True:
+            from_memory = bool(waiting) and waiting[0][0] <= through
+            if not from_memory and at == len(rows):
+                return True
+            if self._under_way_bytes >= self.limits.window:
+                return False
+            if from_memory and (at == len(rows) or waiting[0] < rows[at]):
+                self._memory_sent.append(waiting.popleft())
+                self._pass(*self._memory_sent[-1])
+            else:
+                if rows[at][0] > self._cursor:
+                    self._pass(*rows[at])
+                at += 1
+
+    def tick(self) -> None:
+        """Read on after the store had not seen all that was to be written."""
+        if self._reads_again:
+            self._reads_again = False
+            self._read_on()

@@ -1,0 +1,98 @@
+"""The blocking client, and the commands of the terminal, beside a broker as a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node_process import SPACE, BrokerProcess
+from thatch.cli import main
+from thatch.errors import CallerError, Unavailable
+from thatch.node.blocking import connect_blocking
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess("B1", tmp_path_factory.mktemp("broker")).start()
+    yield process
+    assert process.stop() == 0
+    assert "has stopped" in process.log.read_text()
+
+
+def test_each_call_waits(broker: BrokerProcess) -> None:
+    with connect_blocking(broker.url, "ann") as ann:
+        alerts = ann.subscribe("price < 20", durable="alerts")
+        advertised = ann.advertise("price < 500")
+        ids = [ann.publish({"price": float(price)}) for price in (5, 50, 6)]
+        assert [alerts.next(5).id, alerts.next(5).id] == [ids[0], ids[2]]
+        ann.replace(alerts, "price > 20")
+        ann.publish({"price": 30.0}, b"more")
+        events = iter(alerts)
+        assert next(events).payload == b"more"
+        alerts.done()
+        with pytest.raises(TimeoutError):
+            alerts.next(0.05)
+        with pytest.raises(CallerError, match="outside what"):
+            ann.publish({"price": 900.0})
+        ann.unadvertise(advertised)
+        ann.unsubscribe(alerts)
+        assert list(events) == []
+    with pytest.raises(Unavailable):
+        connect_blocking("ws://127.0.0.1:1", seconds=0.2)
+
+
+def test_from_the_terminal(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "thatch.cli", "subscribe", "price < 20", "--url", broker.url, "--count", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
+        assert reader.stderr is not None and reader.stdout is not None
+        assert "settled" in reader.stderr.readline()
+        assert (
+            main(["publish", "--url", broker.url, '{"price": 5, "symbol": "A"}', '{"price": 50}', '{"price": 6}']) == 0
+        )
+        assert capsys.readouterr().out == "3 published\n"
+        lines = [json.loads(line) for line in reader.stdout]
+    assert [line["event"] for line in lines] == [{"price": 5, "symbol": "A"}, {"price": 6}]
+    assert main(["publish", "--url", broker.url, '{"prize": 5}']) == 2
+    assert "attribute 'prize' is not in the space" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--name", "B1"], "missing required field `space`"),
+        (["--name", "B/1", "--space", SPACE], "text without '/'"),
+        (["--name", "B1", "--space", "price colour"], "expected a type"),
+        (["--name", "B1", "--space", SPACE, "--listen", "0.0.0.0:1"], "not a loopback address"),
+        (["--name", "B1", "--space", SPACE, "--listen", "here"], "HOST:PORT"),
+        (["--name", "B1", "--space", SPACE, "--neighbour", "B2"], "NAME=URL"),
+        (["--name", "B1", "--space", SPACE, "--neighbour", "B2=there"], "a URL such as"),
+        (["--name", "B1", "--space", SPACE, "--routing", "none"], "routing is one of"),
+    ],
+)
+def test_settings_that_cannot_be(flags: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", *flags, "--print-config"]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_settings_are_printed_as_a_file_that_reads_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--name", "B1", "--space", SPACE, "--neighbour", "B 2=ws://127.0.0.1:1", "--log", "json"]
+    assert main(["broker", *flags, "--print-config"]) == 0
+    text = capsys.readouterr().out
+    file = tmp_path / "b.toml"
+    file.write_text(text.replace('cover = "exact"', 'cover = "none"'))
+    assert main(["broker", str(file), "--print-config"]) == 0
+    assert capsys.readouterr().out == text.replace('cover = "exact"', 'cover = "none"')
+    file.write_text("flow = { slow_client = 'wait' }")
+    assert main(["broker", str(file), *flags, "--print-config"]) == 2
+    assert "slow_client" in capsys.readouterr().err
+
+
+def test_a_store_of_another_broker_is_refused(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--name", "B2", "--space", SPACE, "--listen", "127.0.0.1:0", "--overlay", "127.0.0.1:0"]
+    assert main(["broker", *flags, "--store", str(broker.store)]) == 2
+    assert "another broker uses it" in capsys.readouterr().err
