@@ -1256,6 +1256,34 @@ def test_a_small_budget_is_unproven_and_never_wrong(budget: dict[str, int]) -> N
     assert all(found[kind] > 10 for kind in (Covered, Uncovered, Unproven))
 
 
+@pytest.mark.parametrize("overlap", [-1, 0, 5])
+def test_two_side_by_side_need_no_budget(overlap: int) -> None:
+    """Among many others, across every attribute, out to the ends of 64 bits; with a gap of one they do not cover."""
+    random, d = Random(SEED), 4
+    space = Space.parse(", ".join(f"x{axis} int not null" for axis in range(d)))
+    least, most = (side[0].tolist() for side in (space.low, space.high))
+    for axis in range(d):
+        engine = ENGINES["exact"](space, nodes_max=0, tests_max=0)
+        middle = random.randrange(-(2**62), 2**62)
+        below, above = most.copy(), least.copy()
+        below[axis], above[axis] = middle + overlap, middle + 1
+        members = {number: region_of(space, *random_corners(random, least, most)) for number in range(200)}
+        members |= {"below": region_of(space, least, below), "above": region_of(space, above, most)}
+        order = list(members)
+        random.shuffle(order)
+        for id in order:
+            engine.add(id, members[id])
+        verdict = engine.check(Region.everything(space))
+        assert isinstance(verdict, Covered) == (overlap >= 0)
+        assert overlap < 0 or set(verdict.certificate) == {"below", "above"}
+
+
+def random_corners(random: Random, least: list[int], most: list[int]) -> tuple[list[int], list[int]]:
+    """A box that is not the whole of any attribute."""
+    ends = [sorted(random.randrange(low + 1, high) for _ in range(2)) for low, high in zip(least, most, strict=True)]
+    return [low for low, _ in ends], [high for _, high in ends]
+
+
 def test_a_small_budget_beside_balls() -> None:
     """One term past the budget, another one uncovered, and a ball among the members."""
     space = Space.parse("x int not null 0..99, y int not null 0..99, z int not null 0..99")

@@ -22,17 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thatch.boxes import Ints
-from thatch.jit import inlined, kernel
+from thatch.jit import inlined, kernel, lowest
 
 CUTS = 32
 GROWTH = 2  # the cuts are chosen anew when there are this many times as many boxes as when they were chosen
 
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_POSITION = np.zeros(64, np.int64)
-for _bit in range(64):
-    _POSITION[((1 << _bit) * 0x03F79D71B4CB0A89 & (2**64 - 1)) >> 58] = _bit
 _ONE = np.uint64(1)
-_TOP = np.uint64(58)
 _MEETING: Any = np.bool_(False)  # as a NumPy value: of a plain False Numba would make a kernel of its own
 
 
@@ -70,12 +65,6 @@ def cuts_upto(cuts: Ints, axis: int, value: int) -> int:
     for cut in range(CUTS):
         count += cuts[axis, cut] <= value
     return count
-
-
-@inlined
-def lowest_bit(word: int) -> int:
-    """The position of the lowest set bit of a non-zero word, by multiplication with a de Bruijn sequence."""
-    return _POSITION[((word & (~word + _ONE)) * _DE_BRUIJN) >> _TOP]
 
 
 @kernel
@@ -122,7 +111,7 @@ def found_slots(rows: Rows, low: Ints, high: Ints, covering: bool, ranks: Ints, 
     for word in range(meeting(rows, ranks[0], ranks[1], words)):
         bits = words[word]
         while bits != 0:
-            slot = (word << 6) + lowest_bit(bits)
+            slot = (word << 6) + lowest(bits)
             bits &= bits - _ONE
             kept = True
             if covering:
@@ -157,7 +146,7 @@ def first_touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any) -
     for word in range(meeting(rows, ranks[0], ranks[1], words)):
         bits = words[word]
         while bits != 0:
-            slot = (word << 6) + lowest_bit(bits)
+            slot = (word << 6) + lowest(bits)
             bits &= bits - _ONE
             if meets(lows, highs, slot, low, high):
                 return slot
