@@ -126,8 +126,12 @@ class ExactEngine(BatchedEngine):
 
     def _cover_and_add(self, part: Part) -> tuple[Ints, Ints]:
         self._reserve(len(part.low), part.low, part.high)
-        names, begins = cover_and_add(
-            self.index.rows, part.low, part.high, part.starts, self._number, self._scratch,
-            self.nodes_max, self.tests_max, part.codes, part.witness_low, part.witness_high,
-        )  # fmt: skip
-        return names, begins
+        begins, names, region = np.zeros(len(part.starts), np.int64), [], 0
+        while region < len(part.codes):
+            own, start = np.empty(len(part.codes) + len(self._scratch.names), np.int64), begins[region]
+            region = cover_and_add(
+                self.index.rows, part.low, part.high, part.starts, self._number, self._scratch, self.nodes_max,
+                self.tests_max, part.codes, part.witness_low, part.witness_high, region, begins, own,
+            )  # fmt: skip
+            names.append(own[: begins[region] - start])
+        return np.concatenate(names), begins

@@ -12,7 +12,7 @@ import numpy as np
 from thatch.boxes import Ints
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
 from thatch.cover.index import CUTS, Rows, insert_box, meeting
-from thatch.jit import inlined, inner, kernel, lowest
+from thatch.jit import borrowing, inlined, inner, lowest
 
 PLAIN_MAX = 6  # up to this many attributes a loop over all beats a loop over a mask
 EARLY = 4  # words: a batch first looks for one that covers among the first 64 times as many. 16 gained nothing
@@ -289,7 +289,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
     return COVERED
 
 
-@kernel
+@borrowing
 def cover_union(
     rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: Scratch, nodes_max: int, tests_max: int
 ) -> int:
@@ -353,7 +353,7 @@ def early_around(
     return found
 
 
-@kernel
+@borrowing
 def cover_and_add(
     rows: Rows,
     low: Ints,
@@ -366,37 +366,39 @@ def cover_and_add(
     codes: Ints,
     witness_low: Ints,
     witness_high: Ints,
-) -> tuple[Ints, Ints]:
-    """For each region in turn, its boxes starts[i]..starts[i+1]: decide, and insert it unless it is covered.
+    begin: int,
+    begins: Ints,
+    names: Ints,
+) -> int:
+    """For each region from `begin` on, its boxes starts[i]..starts[i+1]: decide, and insert it unless it is covered.
 
-    Owners are numbered upward from `owner`. Certificates come back as names with the place where each region's begin.
+    Owners are numbered upward from `owner`. Certificates are written as names, and the place where each region's begin.
+    Ends early, with the region that comes next, if there might be no room for its names.
     """
-    n = len(starts) - 1
-    names, begins = np.empty(max(64, n), np.int64), np.zeros(n + 1, np.int64)
+    n, base = len(starts) - 1, begins[begin]
     own_low, own_high, owners, used = rows.low, rows.high, rows.owner, rows.used
     cuts, edges, edge_ranks, below, above = rows.cuts, rows.edges, rows.edge_ranks, rows.below, rows.above
     ranks = scratch.ranks
-    for region in range(n):
-        first, last = starts[region], starts[region + 1]
-        if last - first == 1 and begins[region] < len(names):
+    for region in range(begin, n):
+        first, last, place = starts[region], starts[region + 1], begins[region] - base
+        if place + len(scratch.names) > len(names):
+            return region
+        if last - first == 1:
             words = min(EARLY, (used[0] + 63) >> 6)
             slot = early_around(
                 low, high, first, cuts, edges, edge_ranks, below, above, words, own_low, own_high, ranks
             )
             if slot >= 0:
-                codes[region], names[begins[region]] = COVERED, owners[slot]
+                codes[region], names[place] = COVERED, owners[slot]
                 begins[region + 1] = begins[region] + 1
                 continue
         code = cover_union(rows, low, high, first, last, scratch, nodes_max, tests_max)
         codes[region] = code
         begins[region + 1] = begins[region]
         if code == COVERED:
-            count = scratch.state[0]
-            while begins[region] + count > len(names):
-                names = np.concatenate((names, names))
-            for position in range(count):
-                names[begins[region] + position] = scratch.names[position]
-            begins[region + 1] += count
+            for position in range(scratch.state[0]):
+                names[place + position] = scratch.names[position]
+            begins[region + 1] += scratch.state[0]
             continue
         if code == UNCOVERED:
             for axis in range(low.shape[1]):
@@ -404,7 +406,7 @@ def cover_and_add(
                 witness_high[region, axis] = scratch.high[axis]
         for box in range(first, last):
             insert_box(rows, rows.used[0], low, high, box, owner + region)
-    return names[: begins[n]].copy(), begins
+    return n
 
 
 def find_witness(low: Ints, high: Ints, wall_low: Ints, wall_high: Ints) -> list[int]:
