@@ -298,6 +298,8 @@ def split_all(
     score while they fit: one split changes the score of no other, since rectangles do not meet.
     """
     is_exact, kept = budget < 0, 0
+    if budget == 0:
+        metric = INVERSE_COST  # none will be chosen, and logarithms take time
     for position in range(work.state[5]):
         slot = work.slots[position]
         added, score = 0, 0.0
