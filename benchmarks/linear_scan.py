@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from thatch.boxes import Floats, Ints
 from thatch.jit import kernel
 
@@ -55,6 +57,28 @@ def scan_balls(
                 if count == most:
                     break
     return count
+
+
+@kernel
+def scan_balls_many(centres: Floats, radii: Floats, asked: Floats, margin: float, answers: Ints) -> None:
+    """For each ball asked for, rows of a centre and a radius, the first that contains it and surely does, -1 for none,
+    or -2 if the first that contains it is inside the rounding margin."""
+    d = centres.shape[1]
+    for question in range(len(asked)):
+        answers[question], radius = -1, asked[question, d]
+        for ball in range(len(radii)):
+            reach = radii[ball] - radius
+            if reach >= 0:
+                limit, total = reach * reach, 0.0
+                for axis in range(d):
+                    offset = centres[ball, axis] - asked[question, axis]
+                    total += offset * offset
+                    if total > limit:
+                        break
+                if total <= limit:
+                    is_sure = (radius + math.sqrt(total)) * (1 + margin) <= radii[ball] * (1 - margin)
+                    answers[question] = ball if is_sure else -2
+                    break
 
 
 @kernel

@@ -189,6 +189,12 @@ def worst_case(name: str) -> Worst:
 
 
 @cache
+def members_of(name: str) -> dict[int, Region]:
+    worst = worst_case(name)
+    return {position: region_of(worst.space, *box) for position, box in enumerate(worst.boxes)}
+
+
+@cache
 def compiled(name: str) -> None:
     """Load or compile every kernel that a check may call, so that it is not counted."""
     space = ints(9, 9)
@@ -225,9 +231,8 @@ def test_a_worst_case_is_decided_or_given_up_in_time(name: str, case: str) -> No
     compiled(name)
     worst = worst_case(case)
     engine = ENGINES[name](worst.space, **OPTIONS.get(name, {}))
-    members = {position: region_of(worst.space, *box) for position, box in enumerate(worst.boxes)}
-    for id, region in members.items():
-        engine.add(id, region)
+    members = members_of(case)
+    engine.load(list(members), list(members.values()))
     before = resident_bytes()
     first = engine.check(worst.asked)  # the very first may allocate, and must not much
     growth = resident_bytes() - before

@@ -46,6 +46,12 @@ def asked_rightly(index: BallIndex, stored: dict[int, Ball], ball: Ball) -> None
     found = index.coverer(ball)
     holders = [slot for slot, each in stored.items() if each.holds(ball)]
     assert found in holders if holders else found is None
+    together = index.coverers(np.array([ball.centre, ball.centre]), np.array([ball.radius, ball.radius / 2])).tolist()
+    assert together[0] in holders if holders else together[0] == -1
+    half = Ball(ball.attributes, ball.centre, ball.radius / 2)
+    assert (
+        stored[together[1]].holds(half) if together[1] >= 0 else not any(each.holds(half) for each in stored.values())
+    )
     assert index.covered(ball) == sorted(slot for slot, each in stored.items() if ball.holds(each))
 
 
@@ -123,6 +129,10 @@ def test_churn(form: str, kind: str, attributes: int) -> None:
             around = [slot for slot, each in stored.items() if each.holds(ball)]
             assert index.coverer(ball) in around if around else index.coverer(ball) is None
             assert set(around) <= set(index.around(ball.centre, ball.radius).tolist())
+            asked = random.sample(draw, 30)
+            together = index.coverers(np.array([each.centre for each in asked]), np.array([e.radius for e in asked]))
+            for each, slot in zip(asked, together.tolist(), strict=True):
+                assert stored[slot].holds(each) if slot >= 0 else index.coverer(each) is None
             assert index.covered(ball) == sorted(slot for slot, each in stored.items() if ball.holds(each))
     for slot in random.sample(list(stored), len(stored)):
         index.remove(slot)
@@ -159,6 +169,20 @@ def test_candidates_that_rounding_would_lose() -> None:
             index.insert_all(np.array([each.centre for each in both]), np.array([each.radius for each in both]))
             asked_rightly(index, dict(enumerate(both)), ball)
     assert 400 < covering < 1_100
+
+
+def test_the_widest_may_leave() -> None:
+    """What is tried first holds nothing once it has gone, and what is left is found."""
+    index, centres = BallIndex((0, 1)), np.random.default_rng(SEED).random((2_000, 2))
+    slots = index.insert_all(centres, np.linspace(0.0, 3.0, 2_000))
+    for slot in reversed(slots[1_100:]):
+        index.remove(slot)
+        assert slot % 50 or set(index.coverers(centres[:9], np.full(9, 0.1)).tolist()) <= set(slots[:slot])
+    assert (index.coverers(centres, np.full(2_000, 0.1)) >= 0).all()
+    assert (index.coverers(centres, np.full(2_000, 1.7)) < 0).all() and len(
+        index.coverers(centres[:0], centres[:0, 0])
+    ) == 0
+    index.check_invariants()
 
 
 def test_balls_that_are_all_alike() -> None:
@@ -199,8 +223,9 @@ def test_what_an_index_refuses() -> None:
             index.insert(ball)
     with pytest.raises(CallerError):
         index.insert_all(np.array([[1.0, math.inf]]), np.array([1.0]))
-    with pytest.raises(CallerError):
-        index.insert_all(np.zeros((2, 3)), np.ones(2))
+    for ask in (index.insert_all, index.coverers):
+        with pytest.raises(CallerError, match="3 attributes, not 2"):
+            ask(np.zeros((2, 3)), np.ones(2))
     with pytest.raises(CallerError):
         index.covered(Ball((0,), (1.0,), 1.0))
     slot = index.insert(Ball((0, 1), (0.0, 0.0), 0.0))
@@ -383,6 +408,34 @@ def test_members_may_be_loaded_together() -> None:
     with pytest.raises(CallerError):
         together.load([500, 0], regions[:2])
     assert len(together) == 120
+
+
+def test_a_batch_decides_as_one_by_one() -> None:
+    """Some are covered by members from before, some by one of the batch, some by nobody."""
+    space, random = Space.parse(MIXED[0]), Random(SEED)
+    clauses = [mixed_clause(random) for _ in range(160)]
+    regions = [space.where(clause) for clause in clauses if "30.0D" not in clause and "100.0D" not in clause]
+    together, alone = ProjectionEngine(space), ProjectionEngine(space)
+    members = dict(enumerate(regions[:20]))
+    for engine in (together, alone):
+        engine.load(list(members), list(members.values()))
+    batch = dict(enumerate(regions[20:], 20))
+    verdicts = together.add_many(list(batch), list(batch.values()))
+    origins = set()
+    for (id, region), verdict in zip(batch.items(), verdicts, strict=True):
+        expected = alone.check(region)
+        assert bool(verdict) == bool(expected) and verify(verdict, region, members), region.to_sql()
+        if isinstance(verdict, Covered):
+            origins |= {"batch" if name >= 20 else "before" for name in verdict.certificate}
+        else:
+            alone.add(id, region)
+            members[id] = region
+            origins.add("nobody")
+    assert list(together) == list(alone) == list(members) and origins == {"batch", "before", "nobody"}
+    together.check_invariants()
+    with pytest.raises(CallerError, match="member already"):
+        together.add_many([500, 0], regions[:2])
+    assert len(together) == len(members)
 
 
 def test_what_an_engine_refuses() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numba
+import numba.core.options
 import numba.extending
 from llvmlite import ir
 
@@ -21,6 +22,9 @@ types: Any = numba.types
 F = TypeVar("F", bound=Callable[..., Any])
 carray: Any = numba.carray  # type: ignore[attr-defined]  # an array at a pointer
 intrinsic: Any = numba.extending.intrinsic  # a function that writes its own LLVM instructions
+
+
+_CAN_BORROW = hasattr(numba.core.options.DefaultOptions, "_nrt")  # else kernels count, which costs time only
 
 
 def address(array: Any) -> int:
@@ -63,22 +67,32 @@ def kernel(function: F) -> F:
     return _compiled(function, "never")
 
 
+def borrowing(function: F) -> F:
+    """A kernel that only reads and writes its caller's arrays: it makes none and returns none, so that it need not
+    count who holds them. Otherwise each array that a call passes, or that is taken out of a tuple, is counted up and
+    down, which for a dozen arrays takes longer than a short kernel does, and longer to compile. Making an array here
+    does not compile."""
+    return _compiled(function, "never", is_counting=False)
+
+
 def inlined(function: F) -> F:
-    """A kernel that is copied into the kernels that call it. Each array that a call passes is counted up and down,
-    which for a dozen arrays costs more than a short kernel does. Inlining spares most of the counts, but not all:
-    innermost loops call only what takes numbers."""
+    """A kernel that is copied into the kernels that call it: for what is called in one place, and for a few lines on
+    the path of every box. A kernel is compiled together with all that it calls, so what is called through three others
+    is compiled four times."""
     return _compiled(function, "always")
 
 
 def inner(function: F) -> F:
-    """A kernel that only kernels call: without the door for Python, which takes apart every array of every argument,
-    it compiles much faster. Called from Python it would crash."""
-    return _compiled(function, "never", is_inner=True)
+    """A borrowing kernel that only kernels call: without the door for Python, which takes apart every array of every
+    argument, it compiles much faster. Called from Python it would crash."""
+    return _compiled(function, "never", is_counting=False, is_inner=True)
 
 
-def _compiled(function: F, inline: Literal["always", "never"], is_inner: bool = False) -> F:
+def _compiled(function: F, inline: Literal["always", "never"], is_counting: bool = True, is_inner: bool = False) -> F:
     # Nobody calls a kernel from C: without the wrapper for it, each compiles a tenth faster.
     options: dict[str, Any] = {"nogil": True, "inline": inline, "no_cfunc_wrapper": True}
+    if _CAN_BORROW:  # always said: a kernel would take it over from the one for which it is compiled first
+        options["_nrt"] = is_counting
     if is_inner:
         options["no_cpython_wrapper"] = True
     try:

@@ -18,6 +18,7 @@ summed attribute by attribute and given up as soon as it is too large, which one
 Errs: never. A candidate is whatever could hold in exact arithmetic, roundings included, and `Ball.holds` then decides.
 
 Cost: O(log n) nodes for a ball that has a coverer, at d = 12 some hundred for one that has none; a build O(n log n).
+Where the widest balls hold nearly everything, which skew brings about, one or two tests: they are tried first.
 New balls wait in a tail of TAIL, then become a part of their own, with the smaller parts merged into it (Bentley and
 Saxe), so each is built into O(log n) parts. Removed ones keep their place, with radius NaN, until half of a part are.
 """
@@ -31,173 +32,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thatch.boxes import Bools, Floats, Ints
+from thatch.cover.balltree import ABOVE, LEAF, RADIUS_MAX, RADIUS_MIN, UNSURE, WIDER, around_many, build, scan, search
 from thatch.errors import CallerError
-from thatch.jit import kernel
 from thatch.region import Ball
 
 FORMS = ("auto", "scan", "tree")
-RADIUS_MAX = 2.0**500  # squares of larger ones overflow
 TAIL = 128
-LEAF = 32  # 16 answered no faster in nine workloads of ten, and takes longer to build
-# A smaller radius helps whatever attribute decides, a nearer centre only if its own does: radii are split as if they
-# were so many times as far apart. Against 4, at n = 1,000,000 and d = 4 to 20, 2 took up to 2.4 times as long, 8 from
-# 0.9 to 1.3; centres alone, at n = 100,000, took up to 6 times as long as 2.
-RADIUS_WEIGHT = 4.0
+WIDEST = 16  # balls of a tree that are tried before it
 # Up to here the two answer alike (2 to 11 us from Python at d = 2 to 40). At 4,096 the tree takes 0.5 to 1 of the
 # scan's time, at 16,384 0.3 to 1, with Pareto radii as with uniform ones: it splits radii too, so skew decides nothing.
 TREE_MIN = 1_024
-# What makes the tests below keep whatever holds in exact arithmetic: roundings are some parts in 2^53 for each
-# attribute, and squares below 2^-1000 may underflow.
-WIDER = 1 + 2.0**-40
-ABOVE = 1e-300
 LIMITS = f"a ball of the index has a finite centre and a radius of 0 to {RADIUS_MAX!r}"
-
-
-@kernel
-def select(keys: Floats, order: Ints, first: int, last: int, middle: int) -> None:
-    """Reorder first..last so that no key before the middle is greater than one behind it (Hoare's quickselect)."""
-    while first < last:
-        one, two, three = keys[first], keys[(first + last) >> 1], keys[last]
-        pivot = max(min(one, two), min(max(one, two), three))
-        left, right = first, last
-        while left <= right:
-            while keys[left] < pivot:
-                left += 1
-            while keys[right] > pivot:
-                right -= 1
-            if left <= right:
-                keys[left], keys[right] = keys[right], keys[left]
-                order[left], order[right] = order[right], order[left]
-                left += 1
-                right -= 1
-        if middle <= right:
-            last = right
-        elif middle >= left:
-            first = left
-        else:
-            return
-
-
-@kernel
-def build(rows: Floats, order: Ints, keys: Floats, bounds: Floats, links: Ints) -> int:
-    """Arrange balls into nodes, the number of which is returned, and `order` by leaf. A node's two halves are split at
-    the median of what spreads most: an attribute of the centres, or the radii."""
-    d = rows.shape[1] - 1
-    links[0, 0], links[0, 1] = 0, len(rows)
-    used, node = 1, 0
-    while node < used:
-        start, stop = links[node, 0], links[node, 1]
-        for axis in range(d + 1):
-            bounds[node, axis], bounds[node, d + 1 + axis] = np.inf, -np.inf
-        for position in range(start, stop):
-            row = order[position]
-            for axis in range(d + 1):
-                value = rows[row, axis]
-                bounds[node, axis] = min(bounds[node, axis], value)
-                bounds[node, d + 1 + axis] = max(bounds[node, d + 1 + axis], value)
-        links[node, 2] = -1
-        if stop - start > LEAF:
-            widest, spread = d, (bounds[node, 2 * d + 1] - bounds[node, d]) * RADIUS_WEIGHT
-            for axis in range(d):
-                if bounds[node, d + 1 + axis] - bounds[node, axis] > spread:
-                    widest, spread = axis, bounds[node, d + 1 + axis] - bounds[node, axis]
-            for position in range(start, stop):
-                keys[position] = rows[order[position], widest]
-            middle = (start + stop) >> 1
-            select(keys, order, start, stop - 1, middle)
-            links[node, 2] = used
-            links[used, 0], links[used, 1] = start, middle
-            links[used + 1, 0], links[used + 1, 1] = middle, stop
-            used += 2
-        node += 1
-    return used
-
-
-@kernel
-def search(bounds: Floats, links: Ints, rows: Floats, asked: Floats, sign: int, found: Ints, most: int) -> int:
-    """Candidates of a tree, up to so many, and their number: those that may hold the ball asked for (sign 1), or those
-    that it may hold (sign -1). Of two halves the one that reaches further beyond it comes first."""
-    d = len(asked) - 1
-    stack = np.empty(64, np.int64)  # each level leaves one node behind, and halves
-    reaching = 2 * d + 1 if sign > 0 else d
-    stack[0], height, count = 0, 1, 0
-    while height > 0:
-        height -= 1
-        node = stack[height]
-        child = links[node, 2]
-        if child < 0:
-            for row in range(links[node, 0], links[node, 1]):
-                reach = sign * (rows[row, d] - asked[d])
-                if reach >= 0:  # NaN, for a ball that was removed, is not
-                    limit, total = reach * reach * WIDER + ABOVE, 0.0
-                    for axis in range(d):
-                        offset = rows[row, axis] - asked[axis]
-                        total += offset * offset
-                        if total > limit:
-                            break
-                    if total <= limit:
-                        found[count] = row
-                        count += 1
-                        if count == most:
-                            return count
-            continue
-        best = -1.0
-        for half in range(child, child + 2):
-            reach = sign * (bounds[half, reaching] - asked[d])
-            if reach >= 0:
-                limit, total = reach * reach * WIDER + ABOVE, 0.0
-                for axis in range(d):
-                    offset = max(bounds[half, axis] - asked[axis], asked[axis] - bounds[half, d + 1 + axis])
-                    if offset > 0:
-                        total += offset * offset
-                        if total > limit:
-                            break
-                if total <= limit:
-                    stack[height] = half
-                    if best > limit - total:
-                        stack[height - 1], stack[height] = half, half - 1
-                    best = limit - total
-                    height += 1
-    return count
-
-
-@kernel
-def scan(
-    rows: Floats, count: int, rising: Floats, shadows: Floats, norm: float, vectors: Floats, asked: Floats, sign: int,
-    found: Ints, most: int,
-) -> int:  # fmt: skip
-    """The same of the first rows, by falling radius where `rising` is given, past their projections where they are."""
-    d, candidates = len(asked) - 1, 0
-    shadow, square = np.zeros(shadows.shape[1]), 0.0
-    for axis in range(d):
-        square += asked[axis] * asked[axis]
-        for vector in range(len(shadow)):
-            shadow[vector] += vectors[vector, axis] * asked[axis]
-    slack = (d + 4) * 2.0**-52 * (norm + math.sqrt(square))  # a projection errs by d + 1 roundings of a centre's length
-    for row in range(count):
-        if sign > 0 and row < len(rising) and rising[row] > -asked[d]:
-            break
-        reach = sign * (rows[row, d] - asked[d])
-        if not reach >= 0:
-            continue
-        near = True
-        for vector in range(len(shadow)):
-            if abs(shadows[row, vector] - shadow[vector]) > reach * WIDER + slack:
-                near = False
-                break
-        if near:
-            limit, total = reach * reach * WIDER + ABOVE, 0.0
-            for axis in range(d):
-                offset = rows[row, axis] - asked[axis]
-                total += offset * offset
-                if total > limit:
-                    break
-            if total <= limit:
-                found[candidates] = row
-                candidates += 1
-                if candidates == most:
-                    return candidates
-    return candidates
 
 
 def random_vectors(attributes: int, count: int, orthonormal: bool, seed: int) -> Floats:
@@ -214,14 +59,19 @@ def is_indexed(ball: Ball) -> bool:
     return 0 <= ball.radius <= RADIUS_MAX and all(map(math.isfinite, ball.centre))
 
 
+def sure_margin(attributes: int) -> float:
+    """Four times that of `Ball.holds`."""
+    return (attributes + 8) * 2.0**-48
+
+
 def surely_held(ball: Ball, rows: Floats) -> Bools:
     """Of many balls at once: True where `ball.holds` is, except inside four times its margin."""
-    if not 2.0**-400 <= ball.radius <= RADIUS_MAX:
+    if not RADIUS_MIN <= ball.radius <= RADIUS_MAX:
         return np.zeros(len(rows), np.bool_)
-    margin = (len(ball.centre) + 8) * 2.0**-48
+    margin = sure_margin(len(ball.centre))
     with np.errstate(over="ignore"):  # what is too far to square is not held; what is too near is lost in the margin
         distances = np.sqrt(np.sum((rows[:, :-1] - ball.centre) ** 2, axis=1))
-    return (np.maximum(rows[:, -1], 2.0**-400) + distances) * (1 + margin) <= ball.radius * (1 - margin)
+    return (np.maximum(rows[:, -1], RADIUS_MIN) + distances) * (1 + margin) <= ball.radius * (1 - margin)
 
 
 class Part(NamedTuple):
@@ -231,6 +81,7 @@ class Part(NamedTuple):
     rows: Floats  # [n, d + 1]: centres and radii, in the order of leaves or of falling radius
     bounds: Floats  # tree, [nodes, 2d + 2]: least centre and radius, largest centre and radius; none for a scan
     links: Ints  # tree, [nodes, 3]: first row, behind the last row, the first of two halves or -1
+    widest: Ints  # tree, [WIDEST]: the rows with the largest radii, falling
     shadows: Floats  # scan, [n, vectors]: projections of the centres
     rising: Floats  # scan, [n]: radii with the sign turned, which removals leave alone
     norm: float  # of the largest centre
@@ -273,6 +124,9 @@ class BallIndex:
         self._tail_slots: list[int] = []
         self._serial = 0
         self._found: Ints = np.empty(2 * TAIL, np.int64)
+        self._no_bounds: Floats = np.empty((0, 2 * d + 2))
+        self._no_links: Ints = np.empty((0, 3), np.int64)
+        self._no_rows: Ints = np.empty(0, np.int64)
         self._no_shadows: Floats = np.empty((0, 0))
         self._no_radii: Floats = np.empty(0)
 
@@ -312,16 +166,21 @@ class BallIndex:
 
     def insert_all(self, centres: Floats, radii: Floats) -> list[int]:
         """Put balls centres[n, d], radii[n] into slots."""
-        rows = np.column_stack((centres, radii)).astype(np.float64)
-        if rows.shape[1] != len(self.attributes) + 1:
-            raise CallerError(f"centres of {rows.shape[1] - 1} attributes, not {len(self.attributes)}")
-        if not (np.isfinite(rows).all() and (rows[:, -1] >= 0).all() and (rows[:, -1] <= RADIUS_MAX).all()):
-            raise CallerError(LIMITS)
+        rows = self._checked(centres, radii)
         slots = self._slots(len(rows))
         self.rows[slots] = rows
         if len(rows):
             self._build(np.array(self._tail_slots + slots, np.int64))
         return slots
+
+    def _checked(self, centres: Floats, radii: Floats) -> Floats:
+        """Balls as rows."""
+        rows = np.column_stack((centres, radii)).astype(np.float64)
+        if rows.shape[1] != len(self.attributes) + 1:
+            raise CallerError(f"centres of {rows.shape[1] - 1} attributes, not {len(self.attributes)}")
+        if not (np.isfinite(rows).all() and (rows[:, -1] >= 0).all() and (rows[:, -1] <= RADIUS_MAX).all()):
+            raise CallerError(LIMITS)
+        return rows
 
     def remove(self, slot: int) -> None:
         if not (0 <= slot < self._used and self.rows[slot, -1] >= 0):
@@ -383,9 +242,13 @@ class BallIndex:
         order, most = np.arange(n), 4 * (n // LEAF) + 3
         bounds, links = np.empty((most, 2 * width)), np.empty((most, 3), np.int64)
         used = build(rows, order, np.empty(n), bounds, links)
+        rows = rows[order]
+        few = min(n, WIDEST)
+        widest = np.argpartition(rows[:, -1], n - few)[n - few :]
+        widest = widest[np.argsort(-rows[widest, -1])]
         return Part(
-            slots[order], rows[order], bounds[:used].copy(), links[:used].copy(), self._no_shadows, self._no_radii,
-            0.0, np.zeros(1, np.int64),
+            slots[order], rows, bounds[:used].copy(), links[:used].copy(), widest, self._no_shadows,
+            self._no_radii, 0.0, np.zeros(1, np.int64),
         )  # fmt: skip
 
     def _sorted(self, slots: Ints, rows: Floats) -> Part:
@@ -396,22 +259,45 @@ class BallIndex:
             norm = float(np.sqrt((centres * centres).sum(axis=1)).max())
             shadows = centres @ self.vectors.T
         return Part(
-            slots[order], rows, np.empty((0, 2 * rows.shape[1])), np.empty((0, 3), np.int64),
-            np.ascontiguousarray(shadows), -rows[:, -1], norm, np.zeros(1, np.int64),
+            slots[order], rows, self._no_bounds, self._no_links, self._no_rows, np.ascontiguousarray(shadows),
+            -rows[:, -1], norm, np.zeros(1, np.int64),
         )  # fmt: skip
 
     # --- Questions ---
 
     def coverer(self, ball: Ball) -> int | None:
         """A slot whose ball holds this one, which may look at more attributes; None if there is none."""
+        asked, answers, is_open = self._asked(ball)[None], np.empty(1, np.int64), False
+        for part in self._parts():
+            self._around(part, asked, sure_margin(len(ball.attributes)), answers)
+            if answers[0] >= 0:
+                return self._slot(part, int(answers[0]))
+            is_open |= bool(answers[0] == UNSURE)
+        return self._exactly(ball) if is_open else None
+
+    def coverers(self, centres: Floats, radii: Floats) -> Ints:
+        """The same of balls centres[n, d], radii[n] over the attributes of the index; -1 if there is none."""
+        asked = self._checked(centres, radii)
+        slots, open_ones = np.full(len(asked), -1, np.int64), np.arange(len(asked))
+        unsure: set[int] = set()
+        for part in self._parts():
+            answers = np.empty(len(open_ones), np.int64)
+            self._around(part, asked[open_ones], sure_margin(len(self.attributes)), answers)
+            found = answers >= 0
+            own = np.array(self._tail_slots, np.int64) if part is None else part.slots
+            slots[open_ones[found]] = own[answers[found]]
+            unsure.update(open_ones[answers == UNSURE].tolist())
+            open_ones = open_ones[~found]
+        for question in unsure.intersection(open_ones.tolist()):
+            *centre, radius = asked[question].tolist()
+            slot = self._exactly(Ball(self.attributes, tuple(centre), radius))
+            slots[question] = -1 if slot is None else slot
+        return slots
+
+    def _exactly(self, ball: Ball) -> int | None:
+        """A candidate was inside the rounding margin, where others may be too: look at all of them."""
         asked = self._asked(ball)
         for part in self._parts():
-            if not self._candidates(part, asked, 1, 1):
-                continue
-            slot = self._slot(part, int(self._found[0]))
-            if self._holds(slot, ball):
-                return slot
-            # The nearest miss lies inside the rounding margin, where others may lie too: look at all of them.
             for row in self._found[: self._candidates(part, asked, 1, len(self._found))].tolist():
                 slot = self._slot(part, row)
                 if self._holds(slot, ball):
@@ -487,6 +373,19 @@ class BallIndex:
             self._found, most,
         )  # fmt: skip
 
+    def _around(self, part: Part | None, asked: Floats, margin: float, answers: Ints) -> None:
+        """Write to `answers` which row of a part surely holds each ball."""
+        if part is None:
+            around_many(
+                self._tail, len(self._tail_slots), self._no_bounds, self._no_links, self._no_rows, self._no_radii,
+                self._no_shadows, 0.0, self.vectors, asked, margin, self._found, answers,
+            )  # fmt: skip
+        else:
+            around_many(
+                part.rows, len(part.rows), part.bounds, part.links, part.widest, part.rising, part.shadows,
+                part.norm, self.vectors, asked, margin, self._found, answers,
+            )  # fmt: skip
+
     def check_invariants(self) -> None:
         slots = self.slots.tolist()
         assert len(slots) == len(self) and sorted({*slots, *self._free}) == list(range(self._used))
@@ -508,6 +407,7 @@ class BallIndex:
             assert (part.rows[kept] == self.rows[own]).all()
             if part.is_tree:
                 self._check_nodes(part)
+                assert len(set(part.widest.tolist())) == min(WIDEST, len(part.slots))
             else:
                 assert (np.diff(part.rising) >= 0).all() and (part.rising[kept] == -part.rows[kept, -1]).all()
                 assert np.allclose(part.shadows[kept], part.rows[kept, :-1] @ self.vectors.T, equal_nan=True)

@@ -5,7 +5,7 @@ The verdicts come back as arrays (codes, names, witnesses), and become objects w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any, NamedTuple, overload
 
@@ -95,11 +95,15 @@ class BatchedEngine(BoxedEngine):
             first_slots[regions] = slot + np.cumsum(sizes) - sizes
             self._number += regions.stop - start
         added = codes != COVERED
-        self._ids.update(zip((first_number + np.flatnonzero(added)).tolist(), compress(ids, added), strict=True))
-        pairs = zip(first_slots[added].tolist(), np.diff(starts)[added].tolist(), strict=True)
-        self._slots.update(zip(compress(ids, added), (tuple(range(a, a + size)) for a, size in pairs), strict=True))
+        kept = list(compress(ids, added.tolist()))
+        self._ids.update(zip((first_number + np.flatnonzero(added)).tolist(), kept, strict=True))
+        slots, sizes = first_slots[added].tolist(), np.diff(starts)[added]
+        runs: Iterable[tuple[int, ...]] = zip(slots, strict=True)  # of one slot each, the usual case
+        if (sizes != 1).any():
+            runs = (tuple(range(slot, slot + size)) for slot, size in zip(slots, sizes.tolist(), strict=True))
+        self._slots.update(zip(kept, runs, strict=True))
         names = np.concatenate([names for names, _ in parts])
-        begins = np.cumsum([0, *(size for _, each in parts for size in np.diff(each).tolist())])
+        begins = np.concatenate(([0], *(np.diff(each) for _, each in parts))).cumsum()
         earlier = {int(name): self._ids[int(name)] for name in np.unique(names[names < first_number])}
         return Verdicts(self, ids, first_number, earlier, codes, names, begins, witness_low, witness_high)
 

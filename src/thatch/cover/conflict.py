@@ -37,6 +37,8 @@ from numpy.typing import NDArray
 from thatch.boxes import Bools, Ints
 from thatch.jit import inner, kernel
 
+_BEYOND = np.uint64(2**64 - 1)  # no entry leaves more points than this
+
 
 class Best(NamedTuple):
     """Of each attribute the two entries of either side that conflict with most, and whose the first is."""
@@ -172,17 +174,20 @@ def by_counting(low: Ints, high: Ints, member_low: Ints, member_high: Ints, rows
 @kernel
 def log_rho(low: Ints, high: Ints, member_low: Ints, member_high: Ints, rows: Ints, count: int) -> float:
     """The logarithm of rho: of each attribute the least part of s that an entry leaves, in points."""
-    total = 0.0
+    total, least = 0.0, np.empty(len(low), np.uint64)
     for axis in range(len(low)):
-        width = np.float64(np.uint64(high[axis]) - np.uint64(low[axis])) + 1.0
-        least = width
-        for position in range(count):
-            row = rows[position]
-            if member_low[row, axis] > low[axis]:
-                least = min(least, np.float64(np.uint64(member_low[row, axis]) - np.uint64(low[axis])))
-            if member_high[row, axis] < high[axis]:
-                least = min(least, np.float64(np.uint64(high[axis]) - np.uint64(member_high[row, axis])))
-        total += np.log(least / width)
+        least[axis] = _BEYOND
+    for position in range(count):  # row by row, in integers and without branches: in vector instructions
+        row = rows[position]
+        for axis in range(len(low)):
+            begin, end = member_low[row, axis], member_high[row, axis]
+            below = np.uint64(begin) - np.uint64(low[axis]) if begin > low[axis] else _BEYOND
+            above = np.uint64(high[axis]) - np.uint64(end) if end < high[axis] else _BEYOND
+            least[axis] = min(least[axis], min(below, above))
+    for axis in range(len(low)):
+        span = np.uint64(high[axis]) - np.uint64(low[axis])
+        if least[axis] <= span:
+            total += np.log(np.float64(least[axis]) / (np.float64(span) + 1.0))
     return total
 
 

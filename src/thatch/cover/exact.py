@@ -2,12 +2,13 @@
 
 The idea: a box is covered if one member holds it, or if every piece that is left when one member is subtracted from
 it is covered. It is not covered if a corner lies in no member, or if what the members hold of it adds up to less than
-the whole. Most questions end at one of the last three; the rest branch a few times.
+the whole. Most questions end at one of the first four; the rest branch a few times.
 
     1. does one member hold it?                                Covered by that one
     2. the corner least likely covered: in no member?          Uncovered, the corner is the witness
-    3. members that meet the box: do their shares sum to < 1?  Uncovered; a witness exists (see `find_witness`)
-    4. subtract the member with the largest share, those that leave one piece only first; go on with each piece
+    3. do two members hold it side by side?                    Covered by those two
+    4. members that meet the box: do their shares sum to < 1?  Uncovered; a witness exists (see `find_witness`)
+    5. subtract the member with the largest share, those that leave one piece only first; go on with each piece
 
          +------+-----+      The pieces of a box around a member, at most 2d:
          |      above |      first what is below and above it in attribute 0, then between those
@@ -19,7 +20,7 @@ From no paper: negative-space keeps the uncovered part of the space as rectangle
 nothing is kept but the boxes themselves, and the certificate is the members used on the way.
 
 Errs: never, but Unproven past its budget of nodes or box tests (the problem is co-NP-complete). Cost: 2d/64 words per
-member for steps 1 to 3, then members that meet the box per node.
+member for steps 1 to 4, then members that meet the box per node.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class ExactEngine(BatchedEngine):
         slots = len(self.index.rows.owner)
         return Scratch(
             np.zeros(self.index.rows.below.shape[2], np.uint64),
+            np.zeros(self.index.rows.below.shape[2], np.uint64),
             np.zeros((6, d), np.int64),
+            np.zeros((2, d), np.int64),
             np.zeros(max(65_536, 4 * slots), np.int32),
             np.zeros((depth, d), np.int64),
             np.zeros((depth, d), np.int64),
@@ -123,8 +126,12 @@ class ExactEngine(BatchedEngine):
 
     def _cover_and_add(self, part: Part) -> tuple[Ints, Ints]:
         self._reserve(len(part.low), part.low, part.high)
-        names, begins = cover_and_add(
-            self.index.rows, part.low, part.high, part.starts, self._number, self._scratch,
-            self.nodes_max, self.tests_max, part.codes, part.witness_low, part.witness_high,
-        )  # fmt: skip
-        return names, begins
+        begins, names, region = np.zeros(len(part.starts), np.int64), [], 0
+        while region < len(part.codes):
+            own, start = np.empty(len(part.codes) + len(self._scratch.names), np.int64), begins[region]
+            region = cover_and_add(
+                self.index.rows, part.low, part.high, part.starts, self._number, self._scratch, self.nodes_max,
+                self.tests_max, part.codes, part.witness_low, part.witness_high, region, begins, own,
+            )  # fmt: skip
+            names.append(own[: begins[region] - start])
+        return np.concatenate(names), begins

@@ -22,18 +22,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thatch.boxes import Ints
-from thatch.jit import inlined, kernel
+from thatch.jit import borrowing, inlined, lowest
 
 CUTS = 32
 GROWTH = 2  # the cuts are chosen anew when there are this many times as many boxes as when they were chosen
 
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_POSITION = np.zeros(64, np.int64)
-for _bit in range(64):
-    _POSITION[((1 << _bit) * 0x03F79D71B4CB0A89 & (2**64 - 1)) >> 58] = _bit
 _ONE = np.uint64(1)
-_TOP = np.uint64(58)
-_MEETING: Any = np.bool_(False)  # as a NumPy value: of a plain False Numba would make a kernel of its own
+# As NumPy numbers: of a plain 0 or 1 Numba would make a kernel of its own wherever one is passed.
+NEAR: Any = np.int64(0)
+TOUCHING: Any = np.int64(1)
+COVERING: Any = np.int64(2)
+ONE: Any = np.int64(1)
+ALL: Any = np.int64(-1)  # as many as there are
 
 
 class Rows(NamedTuple):
@@ -72,13 +72,7 @@ def cuts_upto(cuts: Ints, axis: int, value: int) -> int:
     return count
 
 
-@inlined
-def lowest_bit(word: int) -> int:
-    """The position of the lowest set bit of a non-zero word, by multiplication with a de Bruijn sequence."""
-    return _POSITION[((word & (~word + _ONE)) * _DE_BRUIJN) >> _TOP]
-
-
-@kernel
+@borrowing
 def meeting(rows: Rows, below: Ints, above: Ints, words: Any) -> int:
     """Bits of a superset of the boxes that meet a box, given as the numbers of its rows: `cuts_below` of its high ends
     and `cuts_upto` of its low ends. The number of words written.
@@ -111,28 +105,33 @@ def meeting(rows: Rows, below: Ints, above: Ints, words: Any) -> int:
     return count
 
 
-@kernel
-def found_slots(rows: Rows, low: Ints, high: Ints, covering: bool, ranks: Ints, words: Any, slots: Ints) -> int:
-    """The slots of a superset of the boxes that meet low..high; or, exactly, of those that contain it, which begin
-    before it and end behind it. Their number."""
+@borrowing
+def found_slots(
+    rows: Rows, low: Ints, high: Ints, kind: int, most: int, ranks: Ints, words: Any, slots: Ints
+) -> int:  # fmt: skip
+    """The slots of boxes near low..high, up to so many, and their number: of a superset of those that meet it (NEAR),
+    of those that do (TOUCHING), or of those that contain it, which begin before it and end behind it (COVERING)."""
+    begin, end = (low, high) if kind == COVERING else (high, low)
     for axis in range(len(low)):
-        ranks[0, axis] = cuts_below(rows.cuts, axis, low[axis] if covering else high[axis])
-        ranks[1, axis] = cuts_upto(rows.cuts, axis, high[axis] if covering else low[axis])
-    found = 0
+        ranks[0, axis] = cuts_below(rows.cuts, axis, begin[axis])
+        ranks[1, axis] = cuts_upto(rows.cuts, axis, end[axis])
+    found, lows, highs = 0, rows.low, rows.high
     for word in range(meeting(rows, ranks[0], ranks[1], words)):
         bits = words[word]
         while bits != 0:
-            slot = (word << 6) + lowest_bit(bits)
+            slot = (word << 6) + lowest(bits)
             bits &= bits - _ONE
             kept = True
-            if covering:
+            if kind != NEAR:
                 for axis in range(len(low)):
-                    if rows.low[slot, axis] > low[axis] or rows.high[slot, axis] < high[axis]:
+                    if lows[slot, axis] > begin[axis] or highs[slot, axis] < end[axis]:
                         kept = False
                         break
             if kept:
                 slots[found] = slot
                 found += 1
+                if found == most:
+                    return found
     return found
 
 
@@ -145,35 +144,6 @@ def meets(lows: Ints, highs: Ints, box: int, low: Ints, high: Ints) -> bool:
             found = False
             break
     return found
-
-
-@kernel
-def first_touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any) -> int:
-    """A slot whose box meets low..high, or -1."""
-    for axis in range(len(low)):
-        ranks[0, axis] = cuts_below(rows.cuts, axis, high[axis])
-        ranks[1, axis] = cuts_upto(rows.cuts, axis, low[axis])
-    lows, highs = rows.low, rows.high
-    for word in range(meeting(rows, ranks[0], ranks[1], words)):
-        bits = words[word]
-        while bits != 0:
-            slot = (word << 6) + lowest_bit(bits)
-            bits &= bits - _ONE
-            if meets(lows, highs, slot, low, high):
-                return slot
-    return -1
-
-
-@kernel
-def touching(rows: Rows, low: Ints, high: Ints, ranks: Ints, words: Any, slots: Ints) -> int:
-    """The slots of the boxes that meet low..high; their number."""
-    kept, lows, highs = 0, rows.low, rows.high
-    for position in range(found_slots(rows, low, high, _MEETING, ranks, words, slots)):
-        slot = slots[position]
-        if meets(lows, highs, slot, low, high):
-            slots[kept] = slot
-            kept += 1
-    return kept
 
 
 @inlined
@@ -198,7 +168,7 @@ def insert_box(rows: Rows, slot: int, low: Ints, high: Ints, box: int, owner: in
     rows.used[1] += 1
 
 
-@kernel
+@borrowing
 def remove_box(rows: Rows, slot: int) -> None:
     word, bit = slot >> 6, ~(_ONE << np.uint64(slot & 63))
     for axis in range(rows.low.shape[1]):
@@ -211,7 +181,7 @@ def remove_box(rows: Rows, slot: int) -> None:
     rows.used[1] -= 1
 
 
-@kernel
+@borrowing
 def insert_many(rows: Rows, slots: Ints, low: Ints, high: Ints, owner: Ints) -> None:
     for position in range(len(slots)):
         insert_box(rows, slots[position], low, high, position, owner[position])
@@ -314,28 +284,30 @@ class BoxIndex:
         """The slots that hold a box."""
         return sorted(set(range(int(self.rows.used[0]))) - set(self.free[: self.rows.used[2]].tolist()))
 
+    def _found(self, low: Ints, high: Ints, kind: int, most: int = ALL) -> Ints:
+        return self.slots[: found_slots(self.rows, low, high, kind, most, self.ranks, self.words, self.slots)]
+
     def meeting(self, low: Ints, high: Ints) -> list[int]:
         """The slots of a superset of the boxes that meet low..high."""
-        return self.slots[: found_slots(self.rows, low, high, False, self.ranks, self.words, self.slots)].tolist()
+        return self._found(low, high, NEAR).tolist()
 
     def touching(self, low: Ints, high: Ints) -> Ints:
         """The slots of the boxes that meet low..high."""
-        return self.slots[: touching(self.rows, low, high, self.ranks, self.words, self.slots)].copy()
+        return self._found(low, high, TOUCHING).copy()
 
     def holds(self, point: Ints) -> bool:
         """Whether a point is in some box."""
-        slot: int = first_touching(self.rows, point, point, self.ranks, self.words)
-        return slot >= 0
+        return len(self._found(point, point, TOUCHING, ONE)) > 0
 
     def inside(self, low: Ints, high: Ints) -> Ints:
         """The slots of the boxes that low..high contains."""
-        slots = self.slots[: found_slots(self.rows, low, high, False, self.ranks, self.words, self.slots)]
+        slots = self._found(low, high, NEAR)
         within = (self.rows.low[slots] >= low).all(axis=1) & (self.rows.high[slots] <= high).all(axis=1)
         return slots[within]
 
     def around(self, low: Ints, high: Ints) -> list[int]:
         """The slots of the boxes that contain low..high."""
-        return self.slots[: found_slots(self.rows, low, high, True, self.ranks, self.words, self.slots)].tolist()
+        return self._found(low, high, COVERING).tolist()
 
     def check_invariants(self) -> None:
         rows, taken = self.rows, self.taken()

@@ -53,7 +53,6 @@ from thatch.cover.rectangles import (
     Rule,
     Workspace,
     decide_and_add,
-    give_back,
     handed_on,
     search_union,
     size,
@@ -230,12 +229,8 @@ class NegativeEngine(BatchedEngine):
             self._divide()
             return
         for slot in slots:
-            if self.departure == "exact":
-                low, high, heirs = handed_on(self.index.rows, self._pieces, slot, self._work)
-            else:
-                low, high = give_back(self._pieces, slot, len(self.space))
-                heirs = np.full(len(low), -1, np.int64)
-                self.is_loose |= len(low) > 0
+            low, high, heirs = self._handed_on(slot)
+            self.is_loose |= self.departure == "approximate" and len(low) > 0
             free = heirs < 0
             self._make_room(int(free.sum()), int((~free).sum()))
             take_pieces(self._pieces, heirs[~free], low[~free], high[~free])
@@ -246,6 +241,18 @@ class NegativeEngine(BatchedEngine):
                 self._work.state[1] = len(fresh)
                 box = low[0], high[0]  # of nobody: it only merges
                 take_out(self.negative.rows, self.negative.free, self._pieces, *box, -1, 0, ASK, self.rule, self._work)
+
+    def _handed_on(self, slot: int) -> tuple[Ints, Ints, Ints]:
+        """The pieces of a box that has left, as rectangles, and the slots of those that get them."""
+        room, count = 64, NO_ROOM
+        while count == NO_ROOM:
+            room *= 4
+            low, high = np.empty((room, len(self.space)), np.int64), np.empty((room, len(self.space)), np.int64)
+            heirs = np.empty(room, np.int64)
+            count = handed_on(
+                self.index.rows, self._pieces, slot, self.departure == "exact", self._work, low, high, heirs
+            )
+        return low[:count], high[:count], heirs[:count]
 
     # --- Questions ---------------------------------------------------------------------------------------------------
 
@@ -271,15 +278,17 @@ class NegativeEngine(BatchedEngine):
         count = len(self._slots)
         while region < len(part.codes):
             self._make_room()
+            own = np.empty(len(part.codes) + len(self._work.names), np.int64)  # of the next region there is room for
             self._work.state[2] = 0
             added = count + int((part.codes[:region] != COVERED).sum())
-            region, found, left = decide_and_add(
+            start = begins[region]
+            region, left = decide_and_add(
                 self.negative.rows, self.negative.free, self.index.rows, self._pieces, part.low, part.high,
                 part.starts, region, self._number, added, self.rule, self.is_loose, self._work,
-                part.codes, part.witness_low, begins,
+                part.codes, part.witness_low, begins, own,
             )  # fmt: skip
             self.is_loose |= bool(self._work.state[2])
-            names.append(found)
+            names.append(own[: begins[region] - start])
             if left:
                 used = int(self.index.rows.used[0])
                 self._subtract(range(used - left, used), count + int((part.codes[:region] != COVERED).sum()) - 1)

@@ -30,8 +30,9 @@ from typing import Any, Literal
 import numpy as np
 
 from thatch.boxes import Bools, Floats, Ints
-from thatch.cover.balls import WIDER, BallIndex, is_indexed
-from thatch.cover.engine import CoverEngine
+from thatch.cover.balls import BallIndex, is_indexed
+from thatch.cover.balltree import WIDER
+from thatch.cover.engine import Boxes, CoverEngine, as_regions
 from thatch.cover.pairwise import PairwiseEngine, contains
 from thatch.cover.verdict import Covered, Verdict
 from thatch.errors import CallerError
@@ -116,6 +117,26 @@ class ProjectionEngine(CoverEngine):
             centres, radii = ([getattr(ball, each) for _, ball in members] for each in ("centre", "radius"))
             for (id, _), slot in zip(members, index.insert_all(np.array(centres), np.array(radii)), strict=True):
                 self._place(id, index, slot)
+
+    def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> list[Verdict]:
+        """Balls that members from before hold are found in one call of a kernel; they stay covered whoever comes."""
+        checked = as_regions(ids, regions, self.space)
+        self.refuse_known(ids)
+        asked: dict[tuple[int, ...], list[tuple[int, Ball]]] = {}
+        for position, region in enumerate(checked):
+            ball = self._one_ball(region.terms_in(self.space))
+            if ball is not None and is_indexed(ball) and ball.attributes in self._indexes:
+                asked.setdefault(ball.attributes, []).append((position, ball))
+        known: dict[int, Covered] = {}
+        for attributes, balls in asked.items():
+            rows = np.array([(*ball.centre, ball.radius) for _, ball in balls])
+            slots = self._indexes[attributes].coverers(rows[:, :-1], rows[:, -1]).tolist()
+            names = self._ids[attributes]
+            known |= {at: Covered((names[slot],)) for (at, _), slot in zip(balls, slots, strict=True) if slot >= 0}
+        left = [position for position in range(len(checked)) if position not in known]
+        decided = super().add_many([ids[position] for position in left], [checked[position] for position in left])
+        verdicts: dict[int, Verdict] = {**known, **dict(zip(left, decided, strict=True))}
+        return [verdicts[position] for position in range(len(checked))]
 
     def _index(self, attributes: tuple[int, ...]) -> BallIndex:
         if attributes not in self._indexes:

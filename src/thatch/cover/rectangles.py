@@ -17,21 +17,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints, subtract_box, with_room
+from thatch.boxes import Ints, subtract_box
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
-from thatch.cover.index import CUTS, Rows, first_touching, found_slots, insert_box, meets, remove_box, touching
-from thatch.jit import inner, kernel
+from thatch.cover.index import ALL, COVERING, CUTS, ONE, TOUCHING, Rows, found_slots, insert_box, meets, remove_box
+from thatch.jit import borrowing, inlined, inner
 
 BENEFIT_BY_COST, BENEFIT, INVERSE_COST = 0, 1, 2
 ASK, NO_ROOM = -1, -2
 LOOKS_MAX = 8_192  # for neighbours, after one change
-CORNERS_MAX = 4  # negative rectangles whose corners are tried as witnesses, where they may be covered
+CORNERS: Any = np.int64(4)  # negative rectangles whose corners are tried as witnesses, where they may be covered
 _ONE = np.uint64(1)
 # Constants as NumPy numbers: of a plain 0 or True Numba would make a kernel of its own wherever one is passed.
 _FIRST: Any = np.int64(0)
 _NOBODY: Any = np.int64(-1)
 _ASK: Any = np.int64(ASK)
-_COVERING: Any = np.bool_(True)
 
 
 class Pieces(NamedTuple):
@@ -85,13 +84,13 @@ def name(members: Rows, slot: int, work: Workspace) -> None:
         work.state[0] += 1
 
 
-@inner
+@inlined
 def name_owners(members: Rows, pieces: Pieces, low: Ints, high: Ints, work: Workspace) -> None:
     """Whose pieces meet low..high; or one member that contains it, if there is one."""
-    if found_slots(members, low, high, _COVERING, work.ranks, work.words, work.slots) > 0:
+    if found_slots(members, low, high, COVERING, ONE, work.ranks, work.words, work.slots) > 0:
         name(members, work.slots[0], work)
         return
-    for position in range(touching(members, low, high, work.ranks, work.words, work.slots)):
+    for position in range(found_slots(members, low, high, TOUCHING, ALL, work.ranks, work.words, work.slots)):
         slot = work.slots[position]
         piece = pieces.head[slot]
         while piece >= 0:
@@ -101,14 +100,14 @@ def name_owners(members: Rows, pieces: Pieces, low: Ints, high: Ints, work: Work
             piece = pieces.next[piece]
 
 
-@inner
+@inlined
 def loosely_uncovered(negative: Rows, members: Rows, low: Ints, high: Ints, work: Workspace) -> int:
     """A box meets negative rectangles, of which some may be covered: does one member contain it, or is a corner of
     what they share in no member?"""
-    if found_slots(members, low, high, _COVERING, work.ranks, work.words, work.slots) > 0:
+    if found_slots(members, low, high, COVERING, ONE, work.ranks, work.words, work.slots) > 0:
         return COVERED
-    found = touching(negative, low, high, work.ranks, work.words, work.slots)
-    for position in range(min(found, CORNERS_MAX)):
+    found = found_slots(negative, low, high, TOUCHING, CORNERS, work.ranks, work.words, work.slots)
+    for position in range(found):
         slot = work.slots[position]
         for corner in range(2):
             for axis in range(len(low)):
@@ -116,12 +115,12 @@ def loosely_uncovered(negative: Rows, members: Rows, low: Ints, high: Ints, work
                     work.low[axis] = max(low[axis], negative.low[slot, axis])
                 else:
                     work.low[axis] = min(high[axis], negative.high[slot, axis])
-            if first_touching(members, work.low, work.low, work.ranks, work.words) < 0:
+            if found_slots(members, work.low, work.low, TOUCHING, ONE, work.ranks, work.words, work.costs) == 0:
                 return UNCOVERED
     return UNDECIDED
 
 
-@kernel
+@borrowing
 def search_union(
     negative: Rows,
     members: Rows,
@@ -136,9 +135,9 @@ def search_union(
     """Are the boxes from first up to last covered? With names, or with a witness in work.low."""
     code = COVERED
     for box in range(first, last):
-        slot = first_touching(negative, low[box], high[box], work.ranks, work.words)
-        if slot < 0:
+        if found_slots(negative, low[box], high[box], TOUCHING, ONE, work.ranks, work.words, work.slots) == 0:
             continue
+        slot = work.slots[0]
         if is_loose:
             each = loosely_uncovered(negative, members, low[box], high[box], work)
             if each == UNCOVERED:
@@ -174,7 +173,7 @@ def take_piece(pieces: Pieces, owner: int, low: Ints, high: Ints) -> None:
     pieces.head[owner] = piece
 
 
-@inner
+@inlined
 def take_slot(rows: Rows, free: Ints) -> int:
     """A slot for one more rectangle. There is room."""
     if rows.used[2] > 0:
@@ -219,7 +218,7 @@ def split(
     work.state[3] += 1
 
 
-@kernel
+@borrowing
 def value(coordinate: int, is_double: bool) -> float:
     """What a coordinate measures: itself, or the double at that place in the order of doubles."""
     if not is_double:
@@ -230,7 +229,7 @@ def value(coordinate: int, is_double: bool) -> float:
     return size if coordinate >= 0 else -size
 
 
-@kernel
+@borrowing
 def size(low: Ints, high: Ints, is_double: Any) -> float:
     """The volume of low..high by values, as a logarithm: a product of twenty ranges of doubles overflows."""
     total = 0.0
@@ -241,7 +240,7 @@ def size(low: Ints, high: Ints, is_double: Any) -> float:
     return total
 
 
-@inner
+@inlined
 def rate(negative: Rows, slot: int, low: Ints, high: Ints, metric: int, work: Workspace) -> tuple[int, float]:
     """How many rectangles a split would add (-1 to 2d - 1), and its score. The benefit is the volume that is shared."""
     faces = 0
@@ -258,10 +257,10 @@ def rate(negative: Rows, slot: int, low: Ints, high: Ints, metric: int, work: Wo
     return added, benefit - math.log(np.float64(added))
 
 
-@inner
+@inlined
 def has_room(negative: Rows, pieces: Pieces, low: Ints, high: Ints, work: Workspace) -> bool:
     """Whether what comes of subtracting low..high fits; how much that is at most, in work.state."""
-    found, rectangles = touching(negative, low, high, work.ranks, work.words, work.slots), 0
+    found, rectangles = found_slots(negative, low, high, TOUCHING, ALL, work.ranks, work.words, work.slots), 0
     for position in range(found):
         slot = work.slots[position]
         for axis in range(len(low)):
@@ -271,7 +270,7 @@ def has_room(negative: Rows, pieces: Pieces, low: Ints, high: Ints, work: Worksp
     return rectangles <= spare and found <= len(pieces.next) - pieces.state[1]
 
 
-@inner
+@inlined
 def threshold(rule: Rule, members: int, rectangles: int, more: int) -> int:
     """New rectangles that the next member may cost, after so many; below 0 without bound. It might add `more`."""
     if rectangles + more > rule.rectangles_max:
@@ -281,7 +280,7 @@ def threshold(rule: Rule, members: int, rectangles: int, more: int) -> int:
     return rule.k
 
 
-@inner
+@inlined
 def split_all(
     negative: Rows,
     free: Ints,
@@ -299,6 +298,8 @@ def split_all(
     score while they fit: one split changes the score of no other, since rectangles do not meet.
     """
     is_exact, kept = budget < 0, 0
+    if budget == 0:
+        metric = INVERSE_COST  # none will be chosen, and logarithms take time
     for position in range(work.state[5]):
         slot = work.slots[position]
         added, score = 0, 0.0
@@ -332,7 +333,7 @@ def split_all(
     return budget
 
 
-@inner
+@inlined
 def neighbour(rows: Rows, slot: int, work: Workspace) -> int:
     """A rectangle that together with this one is a rectangle: the same ranges but in one attribute, in which one ends
     where the other begins. Or -1."""
@@ -341,7 +342,8 @@ def neighbour(rows: Rows, slot: int, work: Workspace) -> int:
         least, most = rows.low[slot, axis], rows.high[slot, axis]
         work.low[axis] = least - 1 if least > rows.edges[0, axis] else least
         work.high[axis] = most + 1 if most < rows.edges[1, axis] else most
-    for position in range(touching(rows, work.low, work.high, work.ranks, work.words, work.slots)):
+    near = found_slots(rows, work.low, work.high, TOUCHING, ALL, work.ranks, work.words, work.slots)
+    for position in range(near):
         other = work.slots[position]
         differing, is_next = 0, False
         for axis in range(d):
@@ -357,7 +359,7 @@ def neighbour(rows: Rows, slot: int, work: Workspace) -> int:
     return -1
 
 
-@inner
+@inlined
 def merge_touched(rows: Rows, free: Ints, work: Workspace) -> None:
     """Merge the rectangles that changed with neighbours, and what comes of it again; up to a bound, since in many
     attributes there are many rectangles and few neighbours."""
@@ -382,7 +384,7 @@ def merge_touched(rows: Rows, free: Ints, work: Workspace) -> None:
         work.state[1] += 1
 
 
-@kernel
+@borrowing
 def take_out(
     negative: Rows,
     free: Ints,
@@ -411,7 +413,7 @@ def take_out(
     return budget
 
 
-@kernel
+@borrowing
 def decide_and_add(
     negative: Rows,
     free: Ints,
@@ -429,13 +431,13 @@ def decide_and_add(
     codes: Ints,
     witness: Ints,
     begins: Ints,
-) -> tuple[int, Ints, int]:
+    names: Ints,
+) -> tuple[int, int]:
     """For each region from `begin` on, its boxes starts[i]..starts[i+1]: decide, and insert it unless it is covered,
     and take its box out of the negative space. Ends early with a region of several boxes, or for which there is no
-    room: inserted, and still to be taken out. Returns the region that comes next, the names, and how many boxes are
-    still to be taken out, the last to be inserted. Members are `count` before."""
-    n = len(starts) - 1
-    names, base = np.empty(max(64, n), np.int64), begins[begin]
+    room: inserted, and still to be taken out; or before one whose names have no room. Returns the region that comes
+    next, and how many boxes are still to be taken out, the last to be inserted. Members are `count` before."""
+    n, base = len(starts) - 1, begins[begin]
     for region in range(begin, n):
         first, last = starts[region], starts[region + 1]
         code = search_union(negative, members, pieces, low, high, first, last, is_loose, work)
@@ -443,8 +445,8 @@ def decide_and_add(
         begins[region + 1] = begins[region]
         if code == COVERED:
             found, place = work.state[0], begins[region] - base
-            while place + found > len(names):
-                names = np.concatenate((names, names))
+            if place + found > len(names):
+                return region, 0
             for position in range(found):
                 names[place + position] = work.names[position]
             begins[region + 1] += found
@@ -457,73 +459,53 @@ def decide_and_add(
         if last - first == 1:
             budget = take_out(negative, free, pieces, low[first], high[first], slot, count, _ASK, rule, work)
         if budget == NO_ROOM:
-            return region + 1, names[: begins[region + 1] - base].copy(), last - first
+            return region + 1, last - first
         is_loose |= work.state[2] > left_whole
         count += 1
-    return n, names[: begins[n] - base].copy(), 0
+    return n, 0
 
 
-@kernel
-def handed_on(members: Rows, pieces: Pieces, owner: int, work: Workspace) -> tuple[Ints, Ints, Ints]:
+@borrowing
+def handed_on(
+    members: Rows, pieces: Pieces, owner: int, is_exact: bool, work: Workspace, low: Ints, high: Ints, heirs: Ints
+) -> int:
     """What happens to the pieces of a box that has left the members' index: rectangles low, high, and who gets each:
-    the slot of another box that holds it, or -1 for nobody. The pieces are gone then."""
+    the slot of another box that holds it, or -1 for nobody, as for all unless it is exact. Their number, and the pieces
+    are gone then; or NO_ROOM, and nothing is done."""
     d = members.low.shape[1]
-    todo_low, todo_high = np.empty((16, d), np.int64), np.empty((16, d), np.int64)
-    out_low, out_high, heirs = np.empty((16, d), np.int64), np.empty((16, d), np.int64), np.empty((16, 1), np.int64)
-    done = 0
+    found, done, piece = 0, 0, pieces.head[owner]
+    while piece >= 0:
+        if found == len(heirs):
+            return NO_ROOM
+        for axis in range(d):
+            low[found, axis], high[found, axis] = pieces.low[piece, axis], pieces.high[piece, axis]
+        heirs[found] = -1
+        found += 1
+        piece = pieces.next[piece]
+    while is_exact and done < found:  # what is left of one around its heir comes behind the others
+        at_low, at_high = low[done], high[done]
+        if found_slots(members, at_low, at_high, TOUCHING, ONE, work.ranks, work.words, work.slots) > 0:
+            heirs[done] = heir = work.slots[0]
+            parts = subtract_box(
+                at_low, at_high, members.low[heir], members.high[heir], work.out_low, work.out_high
+            )  # fmt: skip
+            if found + parts > len(heirs):
+                return NO_ROOM
+            for part in range(parts):
+                for axis in range(d):
+                    low[found, axis], high[found, axis] = work.out_low[part, axis], work.out_high[part, axis]
+                heirs[found] = -1
+                found += 1
+        done += 1
     while pieces.head[owner] >= 0:
         piece = pieces.head[owner]
-        for axis in range(d):
-            todo_low[0, axis], todo_high[0, axis] = pieces.low[piece, axis], pieces.high[piece, axis]
         pieces.head[owner] = pieces.next[piece]
         pieces.next[piece] = pieces.state[0]
         pieces.state[0] = piece
-        waiting = 1
-        while waiting > 0:
-            waiting -= 1
-            for axis in range(d):
-                work.low[axis], work.high[axis] = todo_low[waiting, axis], todo_high[waiting, axis]
-            heir = first_touching(members, work.low, work.high, work.ranks, work.words)
-            if heir >= 0:
-                parts = subtract_box(
-                    work.low, work.high, members.low[heir], members.high[heir], work.out_low, work.out_high
-                )
-                if waiting + parts > len(todo_low):
-                    more = len(todo_low) + 2 * d
-                    todo_low, todo_high = with_room(todo_low, more), with_room(todo_high, more)
-                for part in range(parts):
-                    for axis in range(d):
-                        todo_low[waiting, axis] = work.out_low[part, axis]
-                        todo_high[waiting, axis] = work.out_high[part, axis]
-                    waiting += 1
-            if done == len(heirs):
-                out_low, out_high = with_room(out_low, done), with_room(out_high, done)
-                heirs = with_room(heirs, done)
-            for axis in range(d):
-                out_low[done, axis], out_high[done, axis] = work.low[axis], work.high[axis]
-            heirs[done, 0] = heir
-            done += 1
-    return out_low[:done].copy(), out_high[:done].copy(), heirs[:done, 0].copy()
+    return found
 
 
-@kernel
-def give_back(pieces: Pieces, owner: int, d: int) -> tuple[Ints, Ints]:
-    """The pieces of a box, which has none then."""
-    count, piece = 0, pieces.head[owner]
-    while piece >= 0:
-        count, piece = count + 1, pieces.next[piece]
-    low, high = np.empty((count, d), np.int64), np.empty((count, d), np.int64)
-    for position in range(count):
-        piece = pieces.head[owner]
-        for axis in range(d):
-            low[position, axis], high[position, axis] = pieces.low[piece, axis], pieces.high[piece, axis]
-        pieces.head[owner] = pieces.next[piece]
-        pieces.next[piece] = pieces.state[0]
-        pieces.state[0] = piece
-    return low, high
-
-
-@kernel
+@borrowing
 def take_pieces(pieces: Pieces, owners: Ints, low: Ints, high: Ints) -> None:
     for position in range(len(owners)):
         take_piece(pieces, owners[position], low[position], high[position])

@@ -11,10 +11,11 @@ import numpy as np
 
 from thatch.boxes import Ints
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
-from thatch.cover.index import CUTS, Rows, insert_box, lowest_bit, meeting
-from thatch.jit import inlined, kernel
+from thatch.cover.index import CUTS, Rows, insert_box, meeting
+from thatch.jit import borrowing, inlined, inner, lowest
 
 PLAIN_MAX = 6  # up to this many attributes a loop over all beats a loop over a mask
+EARLY = 4  # words: a batch first looks for one that covers among the first 64 times as many. 16 gained nothing
 _ONE = np.uint64(1)
 _MARGIN = 2.0**-51
 
@@ -23,7 +24,9 @@ class Scratch(NamedTuple):
     """What the search writes to: allocated once, so that a check allocates nothing."""
 
     words: Any  # uint64: bits of candidates
+    once: Any  # uint64: bits of those that the box protrudes beyond
     ranks: Ints  # [6, d]: rows to be asked
+    sides: Ints  # [2, d]: the member that holds most of the box from below, and from above, or -1
     lists: Any  # int32: candidate slots of the boxes on the stack, one list after another
     stack_low: Ints  # [depth, d]: boxes still to be covered
     stack_high: Ints
@@ -53,6 +56,59 @@ def push(
     for axis in range(len(low)):
         stack_low[top, axis], stack_high[top, axis] = low[axis], high[axis]
     stack_list[top, 0], stack_list[top, 1] = start, stop
+
+
+@inner
+def side_by_side(rows: Rows, low: Ints, high: Ints, scratch: Scratch) -> bool:
+    """Whether two members hold a box that none holds alone: one up to some value of an attribute, the other from there
+    on. Their names are added.
+
+    Either protrudes at one of the 2d faces of the box only. The rows that tell who contains the box (`ranks` 2 and 3)
+    tell 64 members at a time who surely fails at two faces; the few others are looked at.
+    """
+    words, once, sides, names, state = scratch.words, scratch.once, scratch.sides, scratch.names, scratch.state
+    own_low, own_high, ranks = rows.low, rows.high, scratch.ranks
+    d, count = len(low), (rows.used[0] + 63) >> 6
+    most = rows.used[1] - (rows.used[1] >> 6)
+    for word in range(count):
+        words[word] = once[word] = 0  # who fails at two faces, who at one
+    for axis in range(d):
+        sides[0, axis] = sides[1, axis] = -1
+        for face in range(2):
+            rank = ranks[2 + face, axis]
+            if (rows.below_count if face == 0 else rows.above_count)[axis, rank] < most:
+                row = rows.below[axis, rank] if face == 0 else rows.above[axis, rank]
+                for word in range(count):
+                    words[word] |= once[word] & ~row[word]
+                    once[word] |= ~row[word]
+    live = rows.below[0, CUTS]
+    for word in range(count):
+        bits = live[word] & ~words[word]
+        while bits != 0:
+            slot = (word << 6) + lowest(bits)
+            bits &= bits - _ONE
+            faces, cut, face = 0, 0, 0
+            for axis in range(d):
+                if own_low[slot, axis] > low[axis]:
+                    faces, cut, face = faces + 1, axis, 1
+                if own_high[slot, axis] < high[axis]:
+                    faces, cut, face = faces + 1, axis, 0
+                if faces > 1:
+                    break
+            if faces != 1:
+                continue
+            best = sides[face, cut]
+            if best >= 0 and (
+                own_high[slot, cut] <= own_high[best, cut] if face == 0 else own_low[slot, cut] >= own_low[best, cut]
+            ):
+                continue
+            sides[face, cut] = slot
+            below, above = sides[0, cut], sides[1, cut]
+            if below >= 0 and above >= 0 and own_high[below, cut] >= own_low[above, cut] - 1:
+                names[state[0]], names[state[0] + 1] = rows.owner[below], rows.owner[above]
+                state[0] += 2
+                return True
+    return False
 
 
 @inlined
@@ -98,7 +154,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
     for word in range(meeting(rows, ranks[2], ranks[3], words)):
         bits = words[word]
         while bits != 0:
-            slot = (word << 6) + lowest_bit(bits)
+            slot = (word << 6) + lowest(bits)
             bits &= bits - _ONE
             covers = True
             for axis in range(d):
@@ -114,7 +170,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
     for word in range(meeting(rows, ranks[4], ranks[5], words)):
         bits = words[word]
         while bits != 0 and not held:
-            slot = (word << 6) + lowest_bit(bits)
+            slot = (word << 6) + lowest(bits)
             bits &= bits - _ONE
             held = True
             for axis in range(d):
@@ -127,9 +183,12 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
         for axis in range(d):
             now_high[axis] = now_low[axis]
         return UNCOVERED
+    # 3. Two, which is what most take that one does not cover.
+    if side_by_side(rows, low, high, scratch):
+        return COVERED
     # With many attributes, of which boxes bound few, a mask tells at which ones the box protrudes beyond a member: at
     # the others the member holds all of every piece, and is not looked at again.
-    # 3 and 4. Depth first over pieces. The list of a piece is filtered from its parent's when its turn comes; it is
+    # 4 and 5. Depth first over pieces. The list of a piece is filtered from its parent's when its turn comes; it is
     # written behind the parent's, which the piece's siblings still need.
     found, masked, units, wide = 0, PLAIN_MAX < d <= 64, scratch.units, False
     for axis in range(d):
@@ -137,7 +196,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
     for word in range(meeting(rows, ranks[0], ranks[1], words)):
         bits = words[word]
         while bits != 0:
-            slot = (word << 6) + lowest_bit(bits)
+            slot = (word << 6) + lowest(bits)
             bits &= bits - _ONE
             masks[slot] = rows.bounded[slot]
             lists[found] = slot
@@ -167,7 +226,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
             if masked:
                 share, mask, kept = 1.0, masks[slot], np.uint64(0)
                 while mask != 0:
-                    axis = lowest_bit(mask)
+                    axis = lowest(mask)
                     mask &= mask - _ONE
                     before = faces
                     faces += (own_low[slot, axis] > now_low[axis]) + (own_high[slot, axis] < now_high[axis])
@@ -230,7 +289,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
     return COVERED
 
 
-@kernel
+@borrowing
 def cover_union(
     rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: Scratch, nodes_max: int, tests_max: int
 ) -> int:
@@ -259,7 +318,42 @@ def cover_union(
     return code
 
 
-@kernel
+@inlined
+def early_around(
+    lows: Ints, highs: Ints, box: int, cuts: Ints, edges: Ints, edge_ranks: Ints, below: Any, above: Any, words: int,
+    own_low: Ints, own_high: Ints, ranks: Ints,
+) -> int:  # fmt: skip
+    """One of the first members that contains a box, or -1: most of what is covered is covered by one of these. The
+    arrays come out of their tuples, because taking them out for each box takes longer than the search."""
+    found, d = -1, lows.shape[1]
+    for axis in range(d):
+        least, most = lows[box, axis], highs[box, axis]
+        low_below = high_upto = 0
+        if least == edges[0, axis] and most == edges[1, axis]:
+            low_below, high_upto = edge_ranks[0, axis], edge_ranks[3, axis]
+        else:
+            for cut in range(CUTS):
+                low_below += cuts[axis, cut] < least
+                high_upto += cuts[axis, cut] <= most
+        ranks[2, axis], ranks[3, axis] = low_below, high_upto
+    for word in range(words):
+        bits = below[0, CUTS, word]
+        for axis in range(d):
+            bits &= below[axis, ranks[2, axis], word] & above[axis, ranks[3, axis], word]
+        while bits != 0 and found < 0:
+            slot = (word << 6) + lowest(bits)
+            bits &= bits - _ONE
+            found = slot
+            for axis in range(d):
+                if own_low[slot, axis] > lows[box, axis] or own_high[slot, axis] < highs[box, axis]:
+                    found = -1
+                    break
+        if found >= 0:
+            break
+    return found
+
+
+@borrowing
 def cover_and_add(
     rows: Rows,
     low: Ints,
@@ -272,25 +366,39 @@ def cover_and_add(
     codes: Ints,
     witness_low: Ints,
     witness_high: Ints,
-) -> tuple[Ints, Ints]:
-    """For each region in turn, its boxes starts[i]..starts[i+1]: decide, and insert it unless it is covered.
+    begin: int,
+    begins: Ints,
+    names: Ints,
+) -> int:
+    """For each region from `begin` on, its boxes starts[i]..starts[i+1]: decide, and insert it unless it is covered.
 
-    Owners are numbered upward from `owner`. Certificates come back as names with the place where each region's begin.
+    Owners are numbered upward from `owner`. Certificates are written as names, and the place where each region's begin.
+    Ends early, with the region that comes next, if there might be no room for its names.
     """
-    n = len(starts) - 1
-    names, begins = np.empty(max(64, n), np.int64), np.zeros(n + 1, np.int64)
-    for region in range(n):
-        first, last = starts[region], starts[region + 1]
+    n, base = len(starts) - 1, begins[begin]
+    own_low, own_high, owners, used = rows.low, rows.high, rows.owner, rows.used
+    cuts, edges, edge_ranks, below, above = rows.cuts, rows.edges, rows.edge_ranks, rows.below, rows.above
+    ranks = scratch.ranks
+    for region in range(begin, n):
+        first, last, place = starts[region], starts[region + 1], begins[region] - base
+        if place + len(scratch.names) > len(names):
+            return region
+        if last - first == 1:
+            words = min(EARLY, (used[0] + 63) >> 6)
+            slot = early_around(
+                low, high, first, cuts, edges, edge_ranks, below, above, words, own_low, own_high, ranks
+            )
+            if slot >= 0:
+                codes[region], names[place] = COVERED, owners[slot]
+                begins[region + 1] = begins[region] + 1
+                continue
         code = cover_union(rows, low, high, first, last, scratch, nodes_max, tests_max)
         codes[region] = code
         begins[region + 1] = begins[region]
         if code == COVERED:
-            count = scratch.state[0]
-            while begins[region] + count > len(names):
-                names = np.concatenate((names, names))
-            for position in range(count):
-                names[begins[region] + position] = scratch.names[position]
-            begins[region + 1] += count
+            for position in range(scratch.state[0]):
+                names[place + position] = scratch.names[position]
+            begins[region + 1] += scratch.state[0]
             continue
         if code == UNCOVERED:
             for axis in range(low.shape[1]):
@@ -298,7 +406,7 @@ def cover_and_add(
                 witness_high[region, axis] = scratch.high[axis]
         for box in range(first, last):
             insert_box(rows, rows.used[0], low, high, box, owner + region)
-    return names[: begins[n]].copy(), begins
+    return n
 
 
 def find_witness(low: Ints, high: Ints, wall_low: Ints, wall_high: Ints) -> list[int]:
