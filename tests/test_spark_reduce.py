@@ -1,0 +1,225 @@
+"""`thatch.spark.reduce` beside the in-process table run in the same order, on one cell and on hundreds.
+
+Every certificate is verified, and names active ones only: so the active ones have the union of all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_oracles import SEED, SOAK, Workload, crowd, every_type, quakes, random_bounds
+from thatch import Region, Space, SubscriptionTable
+from thatch.axis import EnumAxis
+from thatch.columns import boxes_of_columns, regions_of_boxes
+from thatch.cover import Covered, Unproven, region_of_box, verify
+from thatch.cover.breadth import breadth
+from thatch.errors import CallerError, EmptyRegionWarning
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytest.importorskip("pyspark")
+from benchmarks.classbench import SPACE as PACKETS
+from benchmarks.classbench import VENDORED, read_rules
+
+import thatch.spark as ts
+from thatch.spark import divide
+from thatch.spark.collected import within_enum
+from thatch.spark.reduce import Reduction, keys_of_tasks
+
+Answers = dict[Any, tuple[str, list[Any] | None]]
+
+
+def in_order(regions: Mapping[Any, Region]) -> list[Any]:
+    """Broad ones first, ties by id."""
+    broad = {id: -1e9 if region.is_empty else breadth(region) for id, region in regions.items()}
+    return sorted(regions, key=lambda id: (-broad[id], id))
+
+
+def by_table(regions: Mapping[Any, Region], space: Space) -> tuple[SubscriptionTable, set[Any]]:
+    """The table after all came in order, and those that it could not prove."""
+    ids = in_order(regions)
+    table = SubscriptionTable(space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyRegionWarning)
+        changes = table.subscribe_many(ids, [regions[id] for id in ids])
+    return table, {id for id, change in zip(ids, changes, strict=True) if isinstance(change.verdict, Unproven)}
+
+
+def answers(reduced: DataFrame) -> Answers:
+    rows = reduced.toArrow().to_pylist()
+    found = {row["id"]: (row["status"], row["covered_by"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def check(found: Answers, regions: Mapping[Any, Region], space: Space) -> None:
+    assert found.keys() == regions.keys()
+    table, unproven = by_table(regions, space)
+    active = {id for id, (status, _) in found.items() if status == "active"}
+    differ = {id for id in regions if table[id].active != (id in active)}
+    # Cells decide about less than the whole: what the table could not prove they may, hardly ever the other way round.
+    assert differ <= unproven, sorted(differ - unproven, key=str)[:5]
+    for id, (status, names) in found.items():
+        assert status in ("active", "passive") and (names is None) == (status == "active")
+        if names is not None:
+            assert set(names) <= active and len(set(names)) == len(names)
+            assert verify(Covered(tuple(names)), regions[id], regions), f"{id!r} is not covered by {names}"
+
+
+def many_cells(monkeypatch: pytest.MonkeyPatch, boxes: int = 8) -> None:
+    """As if work grew so fast that cells must be small."""
+    monkeypatch.setattr(divide, "LINEAR", 1e-9)
+    monkeypatch.setattr(divide, "PAIRWISE", 1.0 / boxes)
+    monkeypatch.setattr(divide, "TASK_ROWS", 2000)
+
+
+def check_workload(workload: Workload, spark: SparkSession) -> Answers:
+    space = Space.from_json(workload.space.to_json())
+    found = answers(ts.reduce(workload.subscriptions(spark), space))
+    check(found, {id: space.where(clause) for id, clause in workload.our_clauses.items()}, space)
+    return found
+
+
+def test_clauses_over_every_type(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_cells(monkeypatch)
+    found = check_workload(every_type([SEED, SEED + 1], 400 if SOAK else 80, 1), spark)
+    assert 20 < sum(status == "passive" for status, _ in found.values())
+
+
+@pytest.mark.parametrize("cells", ["one", "many"])
+def test_watchlists_balls_and_crowds(cells: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    if cells == "many":
+        many_cells(monkeypatch)
+    check_workload(crowd(SEED, 1, 40 if SOAK else 6), spark)
+    check_workload(quakes(SEED, 200 if SOAK else 30), spark)
+
+
+def test_typed_bounds_over_every_type(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from clause_rows import COLUMNS, SPACE
+    from spark_oracles import bound_names
+
+    many_cells(monkeypatch, 20)
+    space, table = Space.parse(SPACE), random_bounds(SEED, 2000 if SOAK else 400)
+    found = answers(ts.reduce(spark.createDataFrame(table), space))
+    names = {column.name: bound_names(column) for column in COLUMNS}
+    enums = [at for at, attribute in enumerate(space) if isinstance(attribute.axis, EnumAxis)]
+    plain = {name: own for name, own in names.items() if space.index(name) not in enums}
+    low, high = ({name: table[own[side]].combine_chunks() for name, own in plain.items()} for side in (0, 1))
+    regions = regions_of_boxes(boxes_of_columns(low, high, len(table), space), space)
+    for at in enums:
+        ends = [table[each].to_pylist() for each in names[space.attributes[at].name]]
+        regions = within_enum(regions, at, *ends, space)
+    check(found, dict(zip(table["id"].to_pylist(), regions, strict=True)), space)
+    assert sum(status == "passive" for status, _ in found.values()) > 50
+
+
+def random_boxes(seed: int, n: int, d: int, width: float) -> tuple[Any, Any, Space]:
+    draw = np.random.default_rng(seed)
+    space = Space.parse(", ".join(f"x{axis} int not null 0..999" for axis in range(d)))
+    centre, half = draw.integers(0, 1000, (n, d)), draw.integers(0, int(width * 500) + 1, (n, d))
+    return np.maximum(centre - half, 0), np.minimum(centre + half, 999), space
+
+
+def table_of_boxes(spark: SparkSession, low: Any, high: Any, space: Space) -> DataFrame:
+    columns = {"id": pa.array(np.arange(len(low)) * 3 - 100)}
+    for at, attribute in enumerate(space):
+        columns |= {f"low_{attribute.name}": pa.array(low[:, at]), f"high_{attribute.name}": pa.array(high[:, at])}
+    return spark.createDataFrame(pa.table(columns)).repartition(3)
+
+
+@pytest.mark.parametrize(("d", "width", "n"), [(1, 0.02, 500), (2, 0.2, 1000), (3, 0.5, 1000), (4, 1.4, 600)])
+def test_random_boxes(d: int, width: float, n: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_cells(monkeypatch)
+    if d == 4:  # where no cut pays
+        monkeypatch.setattr(divide, "GAIN", 4.0)
+        monkeypatch.setattr(divide, "CELLS_MAX", 50)
+    low, high, space = random_boxes(SEED + d, n, d, width)
+    low[n // 2 :: 7], high[n // 2 :: 7] = low[: len(low[n // 2 :: 7])], high[: len(low[n // 2 :: 7])]  # duplicates
+    reduction = Reduction(table_of_boxes(spark, low, high, space), space, "raise", None)
+    found = answers(reduction.result())
+    regions = {
+        int(at) * 3 - 100: region_of_box(*box, space)
+        for at, box in enumerate(zip(low.tolist(), high.tolist(), strict=True))
+    }
+    assert len(reduction.division) > 20
+    assert sum(status == "passive" for status, _ in found.values()) > 20
+    check(found, regions, space)
+
+
+def test_packet_filters(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_cells(monkeypatch, 40)
+    for name in ("acl1_1k", "fw1_1k"):
+        low, high = read_rules(VENDORED / name)
+        found = answers(ts.reduce(table_of_boxes(spark, low, high, PACKETS), PACKETS))
+        boxes = enumerate(zip(low.tolist(), high.tolist(), strict=True))
+        check(found, {at * 3 - 100: region_of_box(*box, PACKETS) for at, box in boxes}, PACKETS)
+
+
+def test_long_certificates_are_proven_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strip over a hundred tiles, each found first in its cell; but one is missing there, so a board is named, too,
+    which holds all of the strip but its first tile."""
+    many_cells(monkeypatch, 4)
+    monkeypatch.setattr(divide, "GAIN", 4.0)
+    monkeypatch.setattr(divide, "CELLS_MAX", 150)
+    space = Space.parse("x int not null 0..999, y int not null 0..999")
+    rows = [(at, f"x BETWEEN {10 * at} AND {10 * at + 9} AND y <= 600") for at in range(100) if at != 50]
+    rows += [(100, "x >= 10 AND y BETWEEN 597 AND 602"), (200, "y BETWEEN 598 AND 600")]
+    reduction = Reduction(spark.createDataFrame(rows, "id int, where string"), space, "raise", None)
+    cells = reduction.decided(reduction.placed()).where("id = 200").toArrow().to_pylist()
+    assert len({name for cell in cells for name in cell["names"]}) > 32
+    found = answers(reduction.result())
+    assert found[200] == ("passive", [0, 100])
+    check(found, {id: space.where(where) for id, where in rows}, space)
+
+
+def test_little(spark: SparkSession) -> None:
+    space = Space.parse("x int not null 0..9, s string")
+    none = spark.createDataFrame([], "id string, where string")
+    assert answers(ts.reduce(none, space)) == {}
+    rows = [("b", "x < 5"), ("a", "x < 5"), ("c", "x > 3 AND x < 4"), ("d", "x >= 5"), ("e", "s = 'q'")]
+    found = answers(ts.reduce(spark.createDataFrame(rows, "id string, where string"), space))
+    wanted = {"a": ("active", None), "b": ("passive", ["a"]), "c": ("passive", []), "d": ("active", None)}
+    assert found == {**wanted, "e": ("passive", ["a", "d"])}
+
+
+def test_what_is_refused(spark: SparkSession) -> None:
+    space = Space.parse("x int not null 0..9")
+    rows = [("a", "x < 5"), ("b", "y < 5"), ("c", "x < 3")]
+    frame = spark.createDataFrame(rows, "id string, where string")
+    with pytest.raises(CallerError, match="subscription 'b', line 1, column 1: no attribute 'y'"):
+        ts.reduce(frame, space)
+    assert answers(ts.reduce(frame, space, on_error="skip")) == {"a": ("active", None), "c": ("passive", ["a"])}
+    twice = spark.createDataFrame([("a", "x < 5"), ("a", "x < 3")], "id string, where string")
+    with pytest.raises(CallerError, match="two subscriptions have the id 'a'"):
+        ts.reduce(twice, space)
+    with pytest.raises(CallerError, match="has no id"):
+        ts.reduce(spark.createDataFrame([(None, "x < 5")], "id string, where string"), space)
+    with pytest.raises(CallerError, match="on_error"):
+        ts.reduce(frame, space, on_error="ignore")
+
+
+def test_tasks_are_what_spark_makes_of_keys(spark: SparkSession) -> None:
+    for tasks in (1, 7, 36):
+        keys = spark.createDataFrame([(key,) for key in keys_of_tasks(tasks)], "task int")
+        found = keys.selectExpr(f"pmod(hash(task), {tasks}) AS place").toArrow()["place"].to_pylist()
+        assert found == list(range(tasks))
+
+
+def test_over_budget_stays_active(spark: SparkSession) -> None:
+    """A box that lies in three strips, which takes more than one node to prove."""
+    space = Space.parse("x int not null 0..79, y int not null 0..79")
+    rows = [(f"{x}{y}", x * 10, x * 10 + 9, y * 10, y * 10 + 9) for x in range(8) for y in range(8)]
+    columns = "id string, low_x int, high_x int, low_y int, high_y int"
+    rows.append(("zz", 11, 48, 11, 30))
+    wide = [(f"w{at}", low, high, 0, 79) for at, (low, high) in enumerate(pairwise(range(0, 81, 20)))]
+    frame = spark.createDataFrame(rows + [(id, a, b - 1, c, d) for id, a, b, c, d in wide], columns)
+    assert answers(ts.reduce(frame, space))["zz"][0] == "passive"
+    assert answers(ts.reduce(frame, space, nodes_max=1))["zz"][0] == "active"
