@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from thatch.broker.forwarding import Forwarding
-from thatch.broker.link import Link, ToldTable, Waiting
+from thatch.broker.link import Decision, Link, ToldTable, Waiting
 from thatch.broker.policy import Settings
 from thatch.broker.tables import (
     ADVERTISEMENTS,
@@ -128,9 +128,14 @@ class Broker:
         settings: Settings | None = None,
         compile: Compile | None = None,
         read_space: Callable[[str], Space] = Space.from_json,
+        decided: Mapping[str, Decision] | None = None,
     ) -> Broker:
         """As it was, from all its records in order. Its links are down; what it tells is decided anew, and compared
-        with what each neighbour holds when the link is up."""
+        with what each neighbour holds when the link is up.
+
+        `decided` is what was decided elsewhere about subscriptions, by the ids of the records. On each link one stays
+        held back if all that its certificate names is told there; of others it is decided as when they come. It is
+        not used if the space has grown since: clauses then mean more."""
         kept: dict[tuple[str, str, str], Put] = {}
         for record in records:
             key = record.table, record.link, record.id
@@ -144,12 +149,17 @@ class Broker:
         for put in kept.values():
             if put.table == "links":
                 broker._forwarding.add_link(broker._new_link(put.id, put.where == "client"))
-        for put in kept.values():
+        if decided is None or broker.space != space:
+            decided = {}
+        for link in broker._forwarding.brokers():
+            link.subscriptions.decided = decided
+        for put in _told_first(list(kept.values()), decided):
             if put.table != "links":
                 region = broker._region(put.where)
                 broker._forwarding.put(put.table, put.link, put.id, put.where, region, put.expires)
                 broker._note_expiry((put.table, put.link, put.id), put.expires)
         for link in broker._forwarding.brokers():
+            link.subscriptions.decided = {}
             broker._forwarding.news(link)  # nothing to send
             link.owe()  # and nothing of it has settled before the link is synced
         return broker
@@ -646,6 +656,18 @@ class Broker:
 def _as_told(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:
     """As the one who told them knows them."""
     return [(entry.told_as, entry.where, entry.expires) for entry in entries.values()]
+
+
+def _told_first(puts: list[Put], decided: Mapping[str, Decision]) -> list[Put]:
+    """Advertisements, then what is surely told, then what others may cover; where nothing is decided, as it came."""
+    if not decided:
+        return puts
+
+    def place(put: Put) -> int:
+        known = decided.get(put.id)
+        return 0 if put.table != SUBSCRIPTIONS else 1 if known is not None and known.certificate is None else 2
+
+    return sorted(puts, key=place)
 
 
 def _is_read_in(space: Space, event: Mapping[str, Any]) -> bool:

@@ -16,7 +16,9 @@ that cover it, an unsubscription for what it promoted.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from thatch.broker.policy import Policy, Worth
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
@@ -25,6 +27,13 @@ from thatch.errors import PeerError
 from thatch.messages import seq_of, session_of
 from thatch.region import Region
 from thatch.space import Space
+
+
+class Decision(NamedTuple):
+    """What was decided elsewhere about a subscription, by its clause: `thatch.spark.reduce` does so of millions."""
+
+    where: str
+    certificate: tuple[str, ...] | None  # None: it is told
 
 
 class ToldTable:
@@ -36,6 +45,7 @@ class ToldTable:
         self.sent: dict[str, str] = {}  # what the neighbour holds, as far as it was sent
         self.changed: dict[str, None] = {}  # ids to look at when the message has been handled
         self.aliases: dict[str, tuple[str, ...]] = {}  # the ids that an id is offered under, where it is not one
+        self.decided: Mapping[str, Decision] = {}  # while a broker is constructed
         self._worth = Worth(policy.pays_from)
 
     def offer(self, id: str, where: str | None, region: Region | None) -> None:
@@ -64,6 +74,12 @@ class ToldTable:
 
     def _subscribe(self, id: str, region: Region) -> Change:
         if isinstance(self.told, Told):
+            known = self.decided.get(id)
+            if known is not None and known.where == self.wheres[id]:
+                if known.certificate is None:
+                    return self.told.subscribe(id, region, check=False)
+                if all(map(self._is_told_as_decided, known.certificate)):
+                    return self.told.hold(id, region, known.certificate)
             check = self._worth.next()
             change = self.told.subscribe(id, region, check, witness=False)
             if not check:
@@ -72,6 +88,11 @@ class ToldTable:
             change = self.told.subscribe(id, region)
         self._worth.saw(not change.forward)
         return change
+
+    def _is_told_as_decided(self, id: str) -> bool:
+        """Whether one that a certificate names is told here, with the clause that it had then."""
+        known = self.decided.get(id)
+        return known is not None and known.where == self.wheres.get(id) and self.told.is_active(id)
 
     def _note(self, change: Change) -> None:
         self.changed.update(dict.fromkeys(change.forward))

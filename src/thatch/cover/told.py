@@ -113,6 +113,14 @@ class Told:
         self._tell(id)
         return Change([id], self._take_back(candidates), told)
 
+    def hold(self, id: Any, region: Region, certificate: tuple[Any, ...]) -> Change:
+        """Hold one back that was decided about elsewhere; its certificate names active ones."""
+        if not all(name in self._active for name in certificate):
+            raise CallerError(f"the certificate of {id!r} names one that is not active")
+        self._register(id, region)
+        self._hold(id, certificate)
+        return Change([], [], Covered(certificate))
+
     def _candidates(self, region: Region) -> list[Any]:
         """Those that a newcomer with this region may take back."""
         assert self._engine is not None
