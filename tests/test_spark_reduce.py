@@ -176,7 +176,7 @@ def test_long_certificates_are_proven_anew(spark: SparkSession, monkeypatch: pyt
     cells = reduction.decided(reduction.placed()).where("id = 200").toArrow().to_pylist()
     assert len({name for cell in cells for name in cell["names"]}) > 32
     found = answers(reduction.result())
-    assert found[200] == ("passive", [0, 100])
+    assert found[200][0] == "passive" and sorted(found[200][1] or []) == [0, 100]
     check(found, {id: space.where(where) for id, where in rows}, space)
 
 
