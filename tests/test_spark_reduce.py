@@ -223,3 +223,77 @@ def test_over_budget_stays_active(spark: SparkSession) -> None:
     frame = spark.createDataFrame(rows + [(id, a, b - 1, c, d) for id, a, b, c, d in wide], columns)
     assert answers(ts.reduce(frame, space))["zz"][0] == "passive"
     assert answers(ts.reduce(frame, space, nodes_max=1))["zz"][0] == "active"
+
+
+# --- Back ------------------------------------------------------------------------------------------------------------
+
+
+def test_into_a_table(spark: SparkSession) -> None:
+    workload = quakes(SEED, 30)
+    space = Space.from_json(workload.space.to_json())
+    subscriptions = workload.subscriptions(spark)
+    reduced = ts.reduce(subscriptions, space)
+    table = ts.load(reduced, subscriptions, space)
+    table.check_invariants()
+    found = answers(reduced)
+    assert {id: (None if each.certificate is None else sorted(each.certificate)) for id, each in table.items()} == {
+        id: None if names is None else sorted(names) for id, (_, names) in found.items()
+    }
+    whole = SubscriptionTable(space, cover=None)
+    whole.subscribe_many(list(workload.our_clauses), list(workload.our_clauses.values()))
+    assert table.match_batch(workload.events).equals(whole.match_batch(workload.events))
+    decided = ts.decisions(reduced, subscriptions)
+    assert {id: each.where for id, each in decided.items()} == workload.our_clauses
+    assert all(decided[name].certificate is None for each in decided.values() for name in each.certificate or ())
+
+
+def test_bounds_into_a_table(spark: SparkSession) -> None:
+    low, high, space = random_boxes(SEED, 300, 2, 0.3)
+    frame = table_of_boxes(spark, low, high, space)
+    reduced = ts.reduce(frame, space)
+    table = ts.load(reduced, frame, space, cover="negative")
+    table.check_invariants()
+    assert {id for id, each in table.items() if each.active} == {
+        id for id, (status, _) in answers(reduced).items() if status == "active"
+    }
+    with pytest.raises(CallerError, match="of which the reduction speaks"):
+        ts.load(reduced, frame.where("id > 0"), space)
+
+
+# --- Mergers ---------------------------------------------------------------------------------------------------------
+
+
+def test_mergers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Perfect ones are the union of their members; those within a budget hold them, and add no more than it."""
+    many_cells(monkeypatch, 100)
+    low, high, space = random_boxes(SEED, 400, 2, 0.1)
+    regions = {
+        at * 3 - 100: region_of_box(*box, space) for at, box in enumerate(zip(low.tolist(), high.tolist(), strict=True))
+    }
+    frame = table_of_boxes(spark, low, high, space)
+    plain, draw = answers(ts.reduce(frame, space)), np.random.default_rng(SEED)
+    table = pa.table({a.name: draw.integers(0, 1000, 3000) for a in space})
+    events, columns = spark.createDataFrame(table), space.encode_batch(table)
+    for budget, sample in ((0.0, None), (0.5, None), (0.5, events)):
+        rows = ts.reduce(frame, space, merge=budget, events=sample).toArrow().to_pylist()
+        assert {row["id"]: (row["status"], row["covered_by"]) for row in rows} == plain
+        members: dict[Any, list[Any]] = {}
+        for row in rows:
+            if row["merger"] is not None:
+                assert row["status"] == "active"
+                members.setdefault(row["merger"], []).append(row["id"])
+        heads = {row["id"]: row for row in rows if row["merged_where"] is not None}
+        assert heads.keys() == members.keys() and (budget == 0.0 or len(members) > 10)
+        for id, row in heads.items():
+            merger = space.where(row["merged_where"])
+            assert row["merged"] == len(members[id]) > 1 and 0 <= row["added"] <= budget
+            assert all(verify(Covered((0,)), regions[each], {0: merger}) for each in members[id])
+            if budget == 0.0:
+                assert verify(Covered(tuple(members[id])), merger, regions)
+            if sample is not None:
+                held = np.any([regions[each].contains_points(columns) for each in members[id]], axis=0)
+                assert row["added"] == pytest.approx((merger.contains_points(columns).sum() - held.sum()) / held.sum())
+    with pytest.raises(CallerError, match="events weigh mergers"):
+        ts.reduce(frame, space, events=events)
+    with pytest.raises(CallerError, match="merge is the share"):
+        ts.reduce(frame, space, merge=-1)

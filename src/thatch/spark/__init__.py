@@ -1,6 +1,7 @@
 """Thatch on Spark: DataFrame in, DataFrame out."""
 
+from thatch.spark.loaded import decisions, load
 from thatch.spark.match import Plan, explain, match, wrong_clauses, wrong_events
 from thatch.spark.reduce import reduce
 
-__all__ = ["Plan", "explain", "match", "reduce", "wrong_clauses", "wrong_events"]
+__all__ = ["Plan", "decisions", "explain", "load", "match", "reduce", "wrong_clauses", "wrong_events"]

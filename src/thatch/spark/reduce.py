@@ -19,6 +19,7 @@ from thatch.spark.decide import Decide, Place, SampleBoxes, Unite
 from thatch.spark.divide import Division, divided
 from thatch.spark.encoded import Source, source_of, unpacked_boxes, with_cuts
 from thatch.spark.failures import told
+from thatch.spark.merged import MergeCells, SendHome, budget_of, packed_events, sampled_events
 from thatch.spark.tables import Subscriptions, check_time_zone, session_of
 
 SAMPLE = 65_536  # subscriptions from which the cells are chosen
@@ -28,6 +29,8 @@ def reduce(
     subscriptions: DataFrame,
     space: Space,
     *,
+    merge: float | None = None,
+    events: DataFrame | None = None,
     on_error: str = "raise",
     nodes_max: int | None = None,
 ) -> DataFrame:
@@ -37,8 +40,16 @@ def reduce(
     all want; `covered_by` of a passive one are active ones whose union holds it, and it is NULL for an active one. What
     is not proven to be covered within the budget of `nodes_max` nodes a cell (cover/exact.py) stays active.
     `on_error="skip"` leaves out clauses that are wrong; `wrong_clauses` lists them.
+
+    `merge` is the share that a merger of active ones may add to what they want, 0 for perfect mergers: of the values,
+    or given `events` of a sample of them. Four more columns then: `merger`, the first of those that are merged; and in
+    its row `merged_where`, the clause that says them all, `merged`, how many they are, and `added`, the share.
     """
-    return Reduction(subscriptions, space, on_error, nodes_max).result()
+    budget = budget_of(merge)
+    if events is not None and budget is None:
+        raise CallerError("events weigh mergers: give merge=, the share that a merger may add")
+    reduction = Reduction(subscriptions, space, on_error, nodes_max)
+    return reduction.result() if budget is None else reduction.merged(budget, events)
 
 
 class Reduction:
@@ -59,6 +70,19 @@ class Reduction:
     def result(self) -> DataFrame:
         with told():
             return self.united(self.decided(self.placed()))
+
+    def merged(self, budget: float, events: DataFrame | None) -> DataFrame:
+        """The result, with mergers of those that are active."""
+        context, id = self.session.sparkContext, self.subscriptions.id_type
+        with told():
+            sample = None
+            if events is not None:
+                sample = context.broadcast(packed_events(sampled_events(events, self.space)))
+            division = self.division
+            home = SendHome(self.numbered, context.broadcast(division), keys_of_tasks(division.tasks))
+            rows = self.result().join(self.frame, "id").mapInArrow(home, SendHome.schema(self.id))
+            merge = MergeCells(self.numbered, id, budget, sample)
+            return rows.repartition(division.tasks, "task").mapInArrow(merge, MergeCells.schema(self.id))
 
     @cached_property
     def count(self) -> int:
