@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "thatch"
 
 ORDER = [
     "errors",
+    "page",
     "jit",
     "boxes",
     "curve",

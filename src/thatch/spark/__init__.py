@@ -1,7 +1,19 @@
 """Thatch on Spark: DataFrame in, DataFrame out."""
 
+from thatch.spark.learn import Learned, learn
 from thatch.spark.loaded import decisions, load
 from thatch.spark.match import Plan, explain, match, wrong_clauses, wrong_events
 from thatch.spark.reduce import reduce
 
-__all__ = ["Plan", "decisions", "explain", "load", "match", "reduce", "wrong_clauses", "wrong_events"]
+__all__ = [
+    "Learned",
+    "Plan",
+    "decisions",
+    "explain",
+    "learn",
+    "load",
+    "match",
+    "reduce",
+    "wrong_clauses",
+    "wrong_events",
+]
