@@ -36,6 +36,7 @@ ORDER = [
     "explain",
     "snapshot",
     "table",
+    "audit",
     "messages",
     "codec",
     "broker",

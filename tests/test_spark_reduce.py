@@ -292,7 +292,9 @@ def test_mergers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
                 assert verify(Covered(tuple(members[id])), merger, regions)
             if sample is not None:
                 held = np.any([regions[each].contains_points(columns) for each in members[id]], axis=0)
-                assert row["added"] == pytest.approx((merger.contains_points(columns).sum() - held.sum()) / held.sum())
+                added = merger.contains_points(columns).sum() - held.sum()
+                assert row["added_events"] == (pytest.approx(added / held.sum()) if held.any() else 0.0)
+                assert row["added_events"] <= budget
     with pytest.raises(CallerError, match="events weigh mergers"):
         ts.reduce(frame, space, events=events)
     with pytest.raises(CallerError, match="merge is the share"):

@@ -2,11 +2,14 @@
 
 Each active subscription goes to the cell of its least corner, and each cell merges what is there (cover/merge.py): so
 neighbours meet, and partners in different cells are missed. What a merger adds is a share of what its members want, by
-values; or, given events, of a sample of these.
+values. Given events, it is measured on a sample of them as well, and a merger that adds too many is none. A sample does
+not decide alone: few events would let everything merge that they miss.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +22,8 @@ from pyspark.sql.types import DataType
 
 from thatch.axis import Coordinates
 from thatch.cover.merge import Merger, merged
-from thatch.errors import CallerError, shown
+from thatch.cover.verdict import is_covered
+from thatch.errors import CallerError, TooManyBoxes, shown
 from thatch.region import Region, boxes_to_terms
 from thatch.space import Space
 from thatch.spark.clauses import array_of, stream_of
@@ -100,7 +104,7 @@ class MergeCells:
     def schema(id: str) -> str:
         return (
             f"id {id}, status string, covered_by array<{id}>, merger {id}, merged_where string, merged int,"
-            " added double"
+            " added double, added_events double"
         )
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,6 +114,7 @@ class MergeCells:
         space = self._source.new_space()
         sample = None if self._sample is None else pa.table(array_of(self._sample.value).flatten(), names=_names(space))
         columns = None if sample is None else space.encode_batch(sample)
+        measured: dict[Any, float] = {}
         table = table.sort_by([("cell", "ascending"), ("id", "ascending")])
         cells = table.column("cell").to_numpy()
         found: dict[Any, Merger] = {}
@@ -120,13 +125,17 @@ class MergeCells:
             ids = list(regions)
             for place in range(0, len(ids), TOGETHER):
                 some = {id: regions[id] for id in ids[place : place + TOGETHER]}
-                for each in merged(some, space, self._budget, sample):
-                    if len(each.members) > 1:
-                        own_added = each.added if columns is None else _measured(each, some, columns)
-                        found.update(dict.fromkeys(each.members, replace(each, added=own_added)))
-        yield self._written(table, found)
+                for each in merged(some, space, self._budget):
+                    if len(each.members) == 1:
+                        continue
+                    if columns is not None:
+                        measured[each.members[0]] = _measured(each, some, columns)
+                    if measured.get(each.members[0], 0.0) <= self._budget:
+                        told = replace(each, added=_surely(each, some))
+                        found.update(dict.fromkeys(each.members, told))
+        yield self._written(table, found, measured)
 
-    def _written(self, table: pa.Table, found: dict[Any, Merger]) -> pa.RecordBatch:
+    def _written(self, table: pa.Table, found: dict[Any, Merger], measured: dict[Any, float]) -> pa.RecordBatch:
         ids = table.column("id").to_pylist()
         mergers = [found.get(id) for id in ids]
         heads = [None if each is None or each.members[0] != id else each for id, each in zip(ids, mergers, strict=True)]
@@ -136,15 +145,28 @@ class MergeCells:
         columns.append(pa.array([None if each is None else each.region.to_sql() for each in heads], pa.string()))
         columns.append(pa.array([None if each is None else len(each.members) for each in heads], pa.int32()))
         columns.append(pa.array([None if each is None else each.added for each in heads], pa.float64()))
-        return pa.record_batch(columns, names=[*RESULT, "merger", "merged_where", "merged", "added"])
+        shares = [None if each is None else measured.get(each.members[0]) for each in heads]
+        columns.append(pa.array(shares, pa.float64()))
+        names = [*RESULT, "merger", "merged_where", "merged", "added", "added_events"]
+        return pa.record_batch(columns, names=names)
 
 
 def _measured(merger: Merger, regions: Mapping[Any, Region], columns: Sequence[Coordinates]) -> float:
-    """The share of events that a merger adds to those that its members want. What it was merged by is no less: that
-    leaves out members that lie inside it anyway."""
-    wanted = np.any([regions[id].contains_points(columns) for id in merger.members], axis=0)
-    more = int(merger.region.contains_points(columns).sum()) - int(wanted.sum())
-    return more / int(wanted.sum()) if more else 0.0
+    """The share of events that a merger adds to those that its members want."""
+    wanted = int(np.any([regions[id].contains_points(columns) for id in merger.members], axis=0).sum())
+    more = int(merger.region.contains_points(columns).sum()) - wanted
+    return more / wanted if wanted else math.inf if more else 0.0
+
+
+def _surely(merger: Merger, regions: Mapping[Any, Region]) -> float:
+    """What a merger adds by values, 0 only if it is nothing: on wide axes a share may be lost in rounding."""
+    if merger.added:
+        return merger.added
+    try:
+        is_perfect = is_covered(merger.region, [regions[id] for id in merger.members])
+    except TooManyBoxes:
+        is_perfect = False
+    return 0.0 if is_perfect else sys.float_info.epsilon
 
 
 def _names(space: Space) -> list[str]:

@@ -41,9 +41,10 @@ def reduce(
     is not proven to be covered within the budget of `nodes_max` nodes a cell (cover/exact.py) stays active.
     `on_error="skip"` leaves out clauses that are wrong; `wrong_clauses` lists them.
 
-    `merge` is the share that a merger of active ones may add to what they want, 0 for perfect mergers: of the values,
-    or given `events` of a sample of them. Four more columns then: `merger`, the first of those that are merged; and in
-    its row `merged_where`, the clause that says them all, `merged`, how many they are, and `added`, the share.
+    `merge` is the share that a merger of active ones may add to what they want, 0 for perfect mergers: by values, and
+    given `events` also by a sample of them. More columns then: `merger`, the first of those that are merged; and in its
+    row `merged_where`, the clause that says them all, `merged`, how many they are, `added` and `added_events`, the
+    shares.
     """
     budget = budget_of(merge)
     if events is not None and budget is None:
