@@ -25,15 +25,20 @@ def audit(
     subscriptions: DataFrame,
     space: Space,
     *,
-    merge: float = 0.0,
+    merge: float | None = 0.0,
     events: DataFrame | None = None,
     on_error: str = "raise",
 ) -> Audit:
-    """Which rules are redundant and why, which could be merged (`merge` is the share that a merger may add), and what
-    it saves; with `events`, also how many matches less there are, and mergers are weighed by them."""
+    """Which rules are redundant and why, which could be merged (`merge` is the share that a merger may add; None: no
+    mergers), and what it saves; with `events`, also how many matches less there are, and mergers are weighed by
+    them."""
     known = Subscriptions.of(subscriptions, space)
     with told():
-        reduced = reduce(subscriptions, space, merge=merge, events=events, on_error=on_error).localCheckpoint()
+        weighed = None if merge is None else events
+        reduced = reduce(subscriptions, space, merge=merge, events=weighed, on_error=on_error)
+        if merge is None:
+            reduced = reduced.selectExpr("*", "CAST(NULL AS STRING) AS merger")
+        reduced = reduced.localCheckpoint()
         rules = reduced.count()
         named = reduced.where("status = 'passive' OR merger IS NOT NULL").select("id")
         proofs = reduced.where("status = 'passive'").select(F.explode("covered_by").alias("id"))
@@ -43,7 +48,9 @@ def audit(
         clauses = _clauses(claimed, known, regions)
         rows = reduced.where("status = 'passive'").select("id", "covered_by").toArrow().to_pylist()
         columns = ["id", "merger", "merged_where", "added", "added_events"]
-        merged = reduced.where("merger IS NOT NULL").select(*columns).toArrow().to_pylist()
+        merged = []
+        if merge is not None:
+            merged = reduced.where("merger IS NOT NULL").select(*columns).toArrow().to_pylist()
         matches = None if events is None else _matches(events, claimed, space, on_error)
         count = None if events is None else events.count()
     certificates = {row["id"]: row["covered_by"] for row in rows}
