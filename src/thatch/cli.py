@@ -8,7 +8,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 OK, NO, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 THE_CLAUSE = "the clause"  # its place in messages, beside `clause 1` and `file:7`
 CELL_SHOWN = 40  # characters of a value in a table
-AUDIT_SHOWN = 10  # findings, and as many mergers
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -483,7 +482,7 @@ def _match(options: argparse.Namespace) -> int:
     return OK if result["matches"] else NO
 
 
-def _with_rules(options: argparse.Namespace, run: Callable[[Any, Any], Any]) -> tuple[Any, float]:
+def _with_rules(options: argparse.Namespace, command: str) -> tuple[Any, float]:
     """What a command about subscriptions found, and the seconds that Spark took to start."""
     from thatch.commands.session import refuse_without_spark, spark_session
 
@@ -508,94 +507,37 @@ def _with_rules(options: argparse.Namespace, run: Callable[[Any, Any], Any]) -> 
     start = time.perf_counter()
     with spark_session(space.time_zone, options.master, settings) as session:
         starting = time.perf_counter() - start
-        return run(session, request), starting
+        return getattr(rules, command)(session, request), starting
 
 
 def _reduce(options: argparse.Namespace) -> int:
-    def run(session: Any, request: Any) -> dict[str, Any]:
-        from thatch.commands import rules
-
-        return rules.reduced(session, request)
-
-    result, starting = _with_rules(options, run)
+    result, starting = _with_rules(options, "reduced")
     result["seconds_to_start_spark"] = starting
-    if options.json:
-        print(_json(result))
-        return OK if result["passive"] else NO
-    for row in result.get("first", ()):
-        names = row["covered_by"]
-        print(f"{row['id']}: " + (f"covered by {', '.join(map(str, names))}" if names else "no event can match it"))
-    left = result["passive"] - len(result.get("first", ()))
-    if "first" in result and left:
-        print(f"and {left:,} more; --output PATH writes them all")
-    print(
-        f"{_counted(result['subscriptions'], 'subscription')}: {result['active']:,} active, {result['passive']:,} "
-        f"passive, in {result['seconds']:.1f} s, after {starting:.1f} s to start Spark"
-    )
-    if "mergers" in result:
-        print(f"{_counted(result['mergers'], 'merger')} of {result['merged']:,} active ones")
-    if "output" in result:
-        print(f"written to {result['output']}")
+    print(_json(result) if options.json else _text("reduced_text", result))
     return OK if result["passive"] else NO
 
 
 def _learn(options: argparse.Namespace) -> int:
-    def run(session: Any, request: Any) -> dict[str, Any]:
-        from thatch.commands import rules
-
-        return rules.learnt(session, request)
-
-    result, starting = _with_rules(options, run)
+    result, starting = _with_rules(options, "learnt")
     result["seconds_to_start_spark"] = starting
-    if options.json:
-        print(_json(result))
-        return OK
-    from thatch.commands.tabular import table
-
-    rows = [["attribute", "leaves", "jointly", "bounded by"]]
-    for row in result["selectivity"]:
-        rows.append([row["attribute"], *(f"{row[name]:.1%}" for name in ("share", "left", "bounded"))])
-    print(table(rows))
-    print(f"\nto be indexed: {', '.join(result['attributes'])}")
-    for row in result["regions"]:
-        what = (
-            f"{row['events']:,} events"
-            if row["kind"] == "no subscription"
-            else f"{row['subscriptions']:,} subscriptions"
-        )
-        print(f"{row['kind']}, {what}: {row['where']}")
-    print(
-        f"{_counted(result['events'], 'event')}, {_counted(result['subscriptions'], 'subscription')}, in "
-        f"{result['seconds']:.1f} s, after {starting:.1f} s to start Spark"
-    )
-    if "output" in result:
-        print(f"written to {result['output']}: learn.html shows it")
+    print(_json(result) if options.json else _text("learnt_text", result))
     return OK
 
 
 def _audit(options: argparse.Namespace) -> int:
-    def run(session: Any, request: Any) -> Any:
-        from thatch.commands import rules
-
-        return rules.audited(session, request)
-
-    (found, summary), starting = _with_rules(options, run)
-    summary["seconds_to_start_spark"] = starting
+    (found, result), starting = _with_rules(options, "audited")
+    result["seconds_to_start_spark"] = starting
     if options.json:
-        print(_json(summary if options.output else {**summary, "audit": found.to_json()}))
-        return NO if found.findings else OK
-    for each in found.findings[:AUDIT_SHOWN]:
-        print(f"{each.id}: {each.where}\n    {each.kind}: {each.proof}")
-    for each in found.mergers[:AUDIT_SHOWN]:
-        print(f"{', '.join(map(str, each.members[:8]))} could be one: {each.where}")
-    print(
-        f"{_counted(found.rules, 'rule')}, {found.kept:,} of them say all that all say; {len(found.findings):,} are "
-        f"redundant, {_counted(len(found.mergers), 'merger')} possible, in {summary['seconds']:.1f} s, after "
-        f"{starting:.1f} s to start Spark"
-    )
-    if options.output:
-        print(f"written to {options.output}: audit.html shows it, audit.json has all of it")
+        print(_json(result if options.output else {**result, "audit": found.to_json()}))
+    else:
+        print(_text("audited_text", found, result))
     return NO if found.findings else OK
+
+
+def _text(name: str, *arguments: Any) -> str:
+    from thatch.commands import told_rules
+
+    return "\n".join(getattr(told_rules, name)(*arguments))
 
 
 def _cell(value: Any) -> str:
@@ -611,7 +553,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _summary(result: dict[str, Any]) -> Iterator[str]:
-    from thatch.commands.tabular import table
+    from thatch.commands.tabular import counted, table
 
     first = result.get("first")
     if first:
@@ -620,22 +562,17 @@ def _summary(result: dict[str, Any]) -> Iterator[str]:
         left = result["matches"] - len(first)
         yield f"and {left:,} more; --output PATH writes them all\n" if left else ""
     yield (
-        f"{_counted(result['events'], 'event')}, {_counted(result['subscriptions'], 'subscription')}: "
-        f"{_counted(result['matches'], 'match')} in {result['seconds']:.1f} s, after "
+        f"{counted(result['events'], 'event')}, {counted(result['subscriptions'], 'subscription')}: "
+        f"{counted(result['matches'], 'match')} in {result['seconds']:.1f} s, after "
         f"{result['seconds_to_start_spark']:.1f} s to start Spark"
     )
     yield f"strategy {result['strategy']}: {result['reason']}"
     skipped = result["skipped"]
     if "path" in skipped:
-        events, clauses = _counted(skipped["events"], "event"), _counted(skipped["clauses"], "clause")
+        events, clauses = counted(skipped["events"], "event"), counted(skipped["clauses"], "clause")
         yield f"skipped {events} and {clauses}: they are in {skipped['path']}"
     if "output" in result:
         yield f"written to {result['output']}"
-
-
-def _counted(count: int, what: str) -> str:
-    plural = what + ("es" if what.endswith("ch") else "s")
-    return f"{count:,} {what if count == 1 else plural}"
 
 
 def _outcome(why: Explanation) -> dict[str, Any]:

@@ -85,50 +85,54 @@ def _placed(boxed: Boxed, space: Space, division: Division, keys: Any) -> pa.Rec
     rows, cells = np.concatenate((row[begins], empty)), np.concatenate((cell[begins], np.full(len(empty), NOWHERE)))
     clips = np.bincount(rows, minlength=len(sizes))[rows]
     wholes = packed_boxes(boxed.low, boxed.high, sizes)
-    has_whole = clips > 1
-    regions: list[bytes | None] = [None] * len(rows)
-    if boxed.odd:
-        for place, (own, at) in enumerate(zip(rows.tolist(), cells.tolist(), strict=True)):
-            region = boxed.odd.get(own)
-            if region is not None:
-                border = region_of_box(division.low[at].tolist(), division.high[at].tolist(), space)
-                regions[place] = packed_region(region & border)
-                has_whole[place] = False
+    regions = pa.array(_cut_regions(boxed, space, division, rows, cells), pa.binary())
+    has_whole = (clips > 1) & regions.is_null().to_numpy(zero_copy_only=False)
     tasks = np.concatenate((keys[division.task[cell[begins]]], np.full(len(empty), keys[0], np.int32)))
     return pa.record_batch(
         {
             "task": pa.array(tasks, pa.int32()),
             "cell": pa.array(cells, pa.int32()),
             "clips": pa.array(clips, pa.int32()),
-            "breadth": boxed_breadths(boxed, space, rows),
+            "breadth": pa.array(boxed.breadths(space)[rows]),
             "id": boxed.ids.take(pa.array(rows)),
             "boxes": packed_boxes(low, high, np.concatenate((held, np.zeros(len(empty), np.int64)))),
-            "region": pa.array(regions, pa.binary()),
+            "region": regions,
             "whole": wholes.take(pa.array(rows, mask=~has_whole)),
         }
     )
 
 
-def boxed_breadths(boxed: Boxed, space: Space, rows: Ints) -> pa.Array:
-    return pa.array(boxed.breadths(space)[rows])
+def _cut_regions(boxed: Boxed, space: Space, division: Division, rows: Ints, cells: Ints) -> list[bytes | None]:
+    """What each cell has of a region that boxes do not say; None for the others."""
+    if not boxed.odd:
+        return [None] * len(rows)
+    found: list[bytes | None] = []
+    for row, cell in zip(rows.tolist(), cells.tolist(), strict=True):
+        region = boxed.odd.get(row)
+        if region is None:
+            found.append(None)
+        else:
+            border = region_of_box(division.low[cell].tolist(), division.high[cell].tolist(), space)
+            found.append(packed_region(region & border))
+    return found
 
 
 class Decide:
     """In a worker: all rows of its cells to what each cell says. `names` are of those that cover it there, `held` their
     boxes, and `whole` its own, for rows of more than one cell."""
 
-    def __init__(self, source: Source, id: DataType, nodes_max: int | None) -> None:
+    def __init__(self, source: Source, nodes_max: int | None) -> None:
         self._source, self._nodes_max = source, nodes_max
-        self._id = to_arrow_type(id)
 
     @staticmethod
     def schema(id: str) -> str:
         return f"id {id}, clips int, covered boolean, names array<{id}>, held array<binary>, whole binary"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(list(batches)) if (batches := list(batches)) else None
-        if table is None:
+        parts = list(batches)
+        if not parts:
             return
+        table = pa.Table.from_batches(parts)
         order = [("cell", "ascending"), ("breadth", "descending"), ("id", "ascending")]
         table = table.sort_by(order).combine_chunks()
         columns = {name: _chunk(table, name) for name in table.column_names}

@@ -10,7 +10,7 @@ driver holds the strings, never the subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -191,7 +191,3 @@ def packed_region(region: Region) -> bytes:
 
 def unpacked_region(data: bytes, space: Space) -> Region:
     return unpack_regions(msgspec.msgpack.decode(data, type=Regions), space)[0]
-
-
-def take_columns(columns: Mapping[str, pa.Array], rows: Ints) -> dict[str, pa.Array]:
-    return {name: column.take(pa.array(rows)) for name, column in columns.items()}

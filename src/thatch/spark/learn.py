@@ -119,7 +119,7 @@ def learn(
         matches = matches.na.fill(0, ["matches"]).withColumn("share", F.col("matches") / F.lit(max(total, 1)))
         numbers = table.append_column("__event", pa.array(np.arange(len(table))))
         sample = session.createDataFrame(numbers)
-        pairs = match(sample, subscriptions, space, strategy="arrow", on_error=on_error, broadcast_limit=1 << 40)
+        pairs = match(sample, subscriptions, space, on_error=on_error)
         pairs = pairs.selectExpr("__event AS event", f"{ID} AS id").localCheckpoint()
         best = [row["attribute"] for row in order]
         wanted = set(pairs.select("event").distinct().toArrow().column(0).to_pylist())

@@ -108,9 +108,10 @@ class MergeCells:
         )
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(parts) if (parts := list(batches)) else None
-        if table is None:
+        parts = list(batches)
+        if not parts:
             return
+        table = pa.Table.from_batches(parts)
         space = self._source.new_space()
         sample = None if self._sample is None else pa.table(array_of(self._sample.value).flatten(), names=_names(space))
         columns = None if sample is None else space.encode_batch(sample)

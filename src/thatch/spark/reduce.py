@@ -22,7 +22,7 @@ from thatch.spark.failures import told
 from thatch.spark.merged import MergeCells, SendHome, budget_of, packed_events, sampled_events
 from thatch.spark.tables import Subscriptions, check_time_zone, session_of
 
-SAMPLE = 65_536  # subscriptions from which the cells are chosen
+SAMPLE = 32_768  # subscriptions from which the cells are chosen
 
 
 def reduce(
@@ -121,7 +121,7 @@ class Reduction:
 
     def decided(self, placed: DataFrame) -> DataFrame:
         """What each cell says of each subscription that it meets."""
-        decide = Decide(self.numbered, self.subscriptions.id_type, self.nodes_max)
+        decide = Decide(self.numbered, self.nodes_max)
         return placed.mapInArrow(decide, Decide.schema(self.id))
 
     def united(self, decided: DataFrame) -> DataFrame:
