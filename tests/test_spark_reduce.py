@@ -21,6 +21,7 @@ from thatch.columns import boxes_of_columns, regions_of_boxes
 from thatch.cover import Covered, Unproven, region_of_box, verify
 from thatch.cover.breadth import breadth
 from thatch.errors import CallerError, EmptyRegionWarning
+from thatch.region import hulls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 pytest.importorskip("pyspark")
 from benchmarks.classbench import SPACE as PACKETS
 from benchmarks.classbench import VENDORED, read_rules
+from pyspark.sql import functions as F
 
 import thatch.spark as ts
 from thatch.spark import divide
@@ -67,11 +69,23 @@ def check(found: Answers, regions: Mapping[Any, Region], space: Space) -> None:
     differ = {id for id in regions if table[id].active != (id in active)}
     # Cells decide about less than the whole: what the table could not prove they may, hardly ever the other way round.
     assert differ <= unproven, sorted(differ - unproven, key=str)[:5]
+    check_union(regions, active, space)
     for id, (status, names) in found.items():
         assert status in ("active", "passive") and (names is None) == (status == "active")
         if names is not None:
             assert set(names) <= active and len(set(names)) == len(names)
             assert verify(Covered(tuple(names)), regions[id], regions), f"{id!r} is not covered by {names}"
+
+
+def check_union(regions: Mapping[Any, Region], active: set[Any], space: Space) -> None:
+    """Corners of regions: what one of all wants, an active one wants."""
+    points = [
+        corner for region in regions.values() for low, high in [hulls(region.terms, space)] for corner in (low, high)
+    ]
+    some = np.random.default_rng(SEED).permutation(np.concatenate(points))[:500]
+    columns = [np.ascontiguousarray(some[:, at]) for at in range(len(space))]
+    held = {id: region.contains_points(columns) for id, region in regions.items()}
+    assert (np.any(list(held.values()), axis=0) == np.any([held[id] for id in active], axis=0)).all()
 
 
 def many_cells(monkeypatch: pytest.MonkeyPatch, boxes: int = 8) -> None:
@@ -152,6 +166,21 @@ def test_random_boxes(d: int, width: float, n: int, spark: SparkSession, monkeyp
     assert len(reduction.division) > 20
     assert sum(status == "passive" for status, _ in found.values()) > 20
     check(found, regions, space)
+
+
+def test_tasks_have_about_as_much_to_do(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where places follow a power law, and a fifth of the boxes is about one point."""
+    many_cells(monkeypatch, 40)
+    draw, n = np.random.default_rng(SEED), 12_000
+    space = Space.parse("x int not null 0..9999, y int not null 0..9999, z int not null 0..9999")
+    centre = (draw.uniform(0, 1, (n, 3)) ** 4 * 9999).astype(np.int64)
+    centre[::5] = 4000 + draw.integers(0, 40, (len(centre[::5]), 3))
+    half = (10 / draw.uniform(0.05, 1, (n, 3))).astype(np.int64)
+    low, high = np.maximum(centre - half, 0), np.minimum(centre + half, 9999)
+    reduction = Reduction(table_of_boxes(spark, low, high, space), space, "raise", None)
+    sizes = reduction.placed().groupBy(F.spark_partition_id()).count().toArrow()["count"].to_numpy()
+    assert len(sizes) == reduction.division.tasks >= 6
+    assert sizes.max() <= 4 * np.median(sizes)
 
 
 def test_packet_filters(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
