@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from benchmarks.classbench import SPACE as PACKETS
 
 import thatch.spark as ts
 
+SYMBOLS = [f"{a}{b}{c}" for a in "ABCDEFGH" for b in "AEIOUY" for c in "LMNRSTXZ"]
 ALERTS = Space.parse("symbol string not null, price double not null 0..1000, volume int not null 0..")
 
 
@@ -63,7 +65,10 @@ def check_parts(finding: dict[str, Any], region: Region, regions: dict[Any, Regi
         assert verify(Covered((id,)), own, regions), (finding, where)
 
 
-@pytest.mark.parametrize("name", ["acl1_1k", "fw1_1k", "acl3_1k", "fw3_1k", "ipc1_1k"])
+SETS = ["acl1_1k", "fw1_1k", "acl3_1k", "fw3_1k", "ipc1_1k", *(["acl1_10k", "fw1_10k"] if SOAK else [])]
+
+
+@pytest.mark.parametrize("name", SETS)
 def test_packet_filters(name: str, spark: SparkSession) -> None:
     data = Path(os.environ.get("THATCH_DATA", ROOT.parent / "shared" / "data")) / "classbench"
     path = next((folder / name for folder in (VENDORED, data) if (folder / name).is_file()), None)
@@ -75,10 +80,9 @@ def test_packet_filters(name: str, spark: SparkSession) -> None:
     assert found.rules == len(low)
 
 
-def alerts(count: int) -> dict[str, str]:
+def alerts(count: int, symbols: Sequence[str]) -> dict[str, str]:
     """Thresholds on symbols, some of them copies, some within others, some that several make up."""
     dice = Random(SEED)
-    symbols = [f"{a}{b}{c}" for a in "ABCDEFGH" for b in "AEIOUY" for c in "LMNRSTXZ"]
     clauses = {}
     for at in range(count):
         low, width = dice.randrange(0, 900), dice.choice((5, 10, 50, 100))
@@ -90,23 +94,31 @@ def alerts(count: int) -> dict[str, str]:
     return clauses
 
 
-def test_alerts(spark: SparkSession) -> None:
-    clauses = alerts(100_000 if SOAK else 4_000)
+def test_many_alerts(spark: SparkSession) -> None:
+    """A hundred thousand; without mergers, which take longer than all the rest."""
+    clauses = alerts(100_000, SYMBOLS if SOAK else [f"{symbol}{number}" for symbol in SYMBOLS for number in range(20)])
+    table = pa.table({"id": list(clauses), "where": list(clauses.values())})
+    found = ts.audit(spark.createDataFrame(table), ALERTS, merge=None)
+    assert found.rules == 100_000
+    assert check_claims(json.loads(json.dumps(found.to_json())), ALERTS) > 10_000
+
+
+def test_alerts_and_mergers(spark: SparkSession) -> None:
+    clauses = alerts(20_000 if SOAK else 2_000, SYMBOLS)
     table = pa.table({"id": list(clauses), "where": list(clauses.values())})
     draw = np.random.default_rng(SEED)
-    symbols = [f"{a}{b}{c}" for a in "ABCDEFGH" for b in "AEIOUY" for c in "LMNRSTXZ"]
-    ticks = {
-        "symbol": draw.choice(symbols, 500),
-        "price": draw.uniform(0, 1000, 500),
-        "volume": draw.integers(0, 20_000, 500),
-    }
-    events = pa.table(ticks)
+    events = pa.table(
+        {
+            "symbol": draw.choice(SYMBOLS, 500),
+            "price": draw.uniform(0, 1000, 500),
+            "volume": draw.integers(0, 20_000, 500),
+        }
+    )
     found = ts.audit(spark.createDataFrame(table), ALERTS, merge=0.1, events=spark.createDataFrame(events))
     report = json.loads(json.dumps(found.to_json()))
     assert check_claims(report, ALERTS) > len(clauses) // 10
     assert {each["kind"] for each in report["findings"]} >= {"duplicate", "inside one"} and report["mergers"]
-    some = Random(SEED).sample(report["findings"], 50)
-    for each in some:
+    for each in Random(SEED).sample(report["findings"], 50):
         assert each["saves"]["matches"] == ALERTS.where(each["where"]).contains_batch(events).sum()
         assert each["saves"]["bytes"] == len(each["where"])
     text = found.page()
