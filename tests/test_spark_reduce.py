@@ -168,19 +168,31 @@ def test_random_boxes(d: int, width: float, n: int, spark: SparkSession, monkeyp
     check(found, regions, space)
 
 
-def test_tasks_have_about_as_much_to_do(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where places follow a power law, and a fifth of the boxes is about one point."""
-    many_cells(monkeypatch, 40)
-    draw, n = np.random.default_rng(SEED), 12_000
+def crowd_of_boxes(n: int) -> tuple[Any, Any, Space]:
+    """Places follow a power law, a fifth of the boxes is about one point, a twentieth is one and the same."""
+    draw = np.random.default_rng(SEED)
     space = Space.parse("x int not null 0..9999, y int not null 0..9999, z int not null 0..9999")
     centre = (draw.uniform(0, 1, (n, 3)) ** 4 * 9999).astype(np.int64)
     centre[::5] = 4000 + draw.integers(0, 40, (len(centre[::5]), 3))
     half = (10 / draw.uniform(0.05, 1, (n, 3))).astype(np.int64)
+    half[::5] += 20
     low, high = np.maximum(centre - half, 0), np.minimum(centre + half, 9999)
+    low[7::20], high[7::20] = 5000, 5010
+    return low, high, space
+
+
+def test_tasks_have_about_as_much_to_do(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divide, "LINEAR", 1.0)
+    monkeypatch.setattr(divide, "PAIRWISE", 0.002)
+    monkeypatch.setattr(divide, "TASK_ROWS", 400)
+    low, high, space = crowd_of_boxes(6_000)
     reduction = Reduction(table_of_boxes(spark, low, high, space), space, "raise", None)
+    assert (reduction.division.guards.parts > 1).sum() >= 2  # about the point, and the one that there is often
     sizes = reduction.placed().groupBy(F.spark_partition_id()).count().toArrow()["count"].to_numpy()
-    assert len(sizes) == reduction.division.tasks >= 6
+    assert len(sizes) == reduction.division.tasks >= 8
     assert sizes.max() <= 4 * np.median(sizes)
+    boxes = enumerate(zip(low.tolist(), high.tolist(), strict=True))
+    check(answers(reduction.result()), {at * 3 - 100: region_of_box(*box, space) for at, box in boxes}, space)
 
 
 def test_packet_filters(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,25 +33,39 @@ from thatch.region import Region, boxes_to_terms
 from thatch.space import Space
 from thatch.spark.divide import Division
 from thatch.spark.encoded import Boxed, Source, packed_boxes, packed_region, unpacked_boxes, unpacked_region
+from thatch.spark.guard import Sample
 
 ACTIVE, PASSIVE = "active", "passive"
 NOWHERE = -1  # the cell of what no event can match
 
 
 class SampleBoxes:
-    """In a worker: batches of subscriptions to their boxes, with the number of subscriptions that these are of."""
-
-    schema = "rows bigint, boxes binary"
+    """In a worker: batches of subscriptions to their boxes; `plain` are those that are their boxes, and not within."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
+    @staticmethod
+    def schema(id: str) -> str:
+        return f"id {id}, breadth double, plain boolean, boxes binary"
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         space = self._source.new_space()
         for batch in batches:
-            low, high, starts = self._source.boxed(batch, space)[1:4]
-            sizes = np.array([len(low)])
-            yield pa.record_batch({"rows": pa.array([len(starts) - 1]), "boxes": packed_boxes(low, high, sizes)})
+            boxed = self._source.boxed(batch, space)
+            plain = np.ones(len(boxed.ids), np.bool_)
+            plain[list(boxed.odd)] = False
+            boxes = packed_boxes(boxed.low, boxed.high, np.diff(boxed.starts))
+            columns = [boxed.ids, pa.array(boxed.breadths(space)), pa.array(plain), boxes]
+            yield pa.record_batch(columns, names=["id", "breadth", "plain", "boxes"])
+
+
+def sample_of(table: pa.Table, attributes: int) -> Sample:
+    """What `SampleBoxes` gave."""
+    low, high, starts = unpacked_boxes(_chunk(table, "boxes"), attributes)
+    owner = np.repeat(np.arange(len(table)), np.diff(starts))
+    plain = _chunk(table, "plain").to_numpy(zero_copy_only=False)
+    return Sample(low, high, owner, _chunk(table, "breadth").to_numpy(), table.column("id").to_pylist(), plain)
 
 
 class Place:
@@ -63,7 +77,10 @@ class Place:
 
     @staticmethod
     def schema(id: str) -> str:
-        return f"task int, cell int, clips int, breadth double, id {id}, boxes binary, region binary, whole binary"
+        return (
+            f"task int, part int, mute boolean, clips int, breadth double, id {id}, boxes binary, region binary,"
+            " whole binary"
+        )
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         space, division = self._source.new_space(), self._division.value
@@ -87,17 +104,23 @@ def _placed(boxed: Boxed, space: Space, division: Division, keys: Any) -> pa.Rec
     wholes = packed_boxes(boxed.low, boxed.high, sizes)
     regions = pa.array(_cut_regions(boxed, space, division, rows, cells), pa.binary())
     has_whole = (clips > 1) & regions.is_null().to_numpy(zero_copy_only=False)
-    tasks = np.concatenate((keys[division.task[cell[begins]]], np.full(len(empty), keys[0], np.int32)))
+    breadths, count = boxed.breadths(space), len(begins)
+    pairs, parts, mute = division.guards.dealt(breadths, boxed.ids, rows[:count], cells[:count])
+    nowhere = np.arange(count, len(rows))
+    pairs, parts = np.concatenate((pairs, nowhere)), np.concatenate((parts, np.full(len(nowhere), NOWHERE)))
+    boxes = packed_boxes(low, high, np.concatenate((held, np.zeros(len(empty), np.int64))))
+    told, taken = rows[pairs], pa.array(pairs)
     return pa.record_batch(
         {
-            "task": pa.array(tasks, pa.int32()),
-            "cell": pa.array(cells, pa.int32()),
-            "clips": pa.array(clips, pa.int32()),
-            "breadth": pa.array(boxed.breadths(space)[rows]),
-            "id": boxed.ids.take(pa.array(rows)),
-            "boxes": packed_boxes(low, high, np.concatenate((held, np.zeros(len(empty), np.int64)))),
-            "region": regions,
-            "whole": wholes.take(pa.array(rows, mask=~has_whole)),
+            "task": pa.array(keys[np.where(parts == NOWHERE, 0, division.task[parts])], pa.int32()),
+            "part": pa.array(parts, pa.int32()),
+            "mute": pa.array(np.concatenate((mute, np.zeros(len(nowhere), np.bool_)))),
+            "clips": pa.array(clips[pairs], pa.int32()),
+            "breadth": pa.array(breadths[told]),
+            "id": boxed.ids.take(pa.array(told)),
+            "boxes": boxes.take(taken),
+            "region": regions.take(taken),
+            "whole": wholes.take(pa.array(told, mask=~has_whole[pairs])),
         }
     )
 
@@ -133,15 +156,15 @@ class Decide:
         if not parts:
             return
         table = pa.Table.from_batches(parts)
-        order = [("cell", "ascending"), ("breadth", "descending"), ("id", "ascending")]
+        order = [("part", "ascending"), ("breadth", "descending"), ("id", "ascending")]
         table = table.sort_by(order).combine_chunks()
         columns = {name: _chunk(table, name) for name in table.column_names}
-        cell = columns["cell"].to_numpy()
-        edges = [0, *(np.flatnonzero(np.diff(cell)) + 1).tolist(), len(cell)]
+        part = columns["part"].to_numpy()
+        edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
         space = self._source.new_space()
         for start, stop in pairwise(edges):
             own = {name: column.slice(start, stop - start) for name, column in columns.items()}
-            yield self._decided(own, cell[start] == NOWHERE, space)
+            yield self._decided(own, part[start] == NOWHERE, space)
 
     def _decided(self, rows: dict[str, pa.Array], is_empty: bool, space: Space) -> pa.RecordBatch:
         n = len(rows["id"])
@@ -157,7 +180,8 @@ class Decide:
         held = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), boxes.take(named))
         whole = pc.if_else(pa.array(found.covered), rows["whole"], pa.scalar(None, pa.binary()))
         columns = [ids, rows["clips"], pa.array(found.covered), names, held, whole]
-        return pa.record_batch(columns, names=["id", "clips", "covered", "names", "held", "whole"])
+        told = pa.record_batch(columns, names=["id", "clips", "covered", "names", "held", "whole"])
+        return told.filter(pc.invert(rows["mute"]))
 
     def _asked(self, rows: dict[str, pa.Array], space: Space) -> Found:
         n = len(rows["id"])

@@ -9,7 +9,8 @@ on both sides is work twice.
     |   |       |     |      written, and it is looked up among those before it, 64 at a time. So many wide boxes mean
     |   |-------|-----|      few cuts, and crowded places get small cells.
     |   |       |     |
-    +-----------+-----+      Cells are dealt out to tasks, the largest first, each to the task that has least.
+    +-----------+-----+      Cells are dealt out to tasks, the largest first, each to the task that has least; those
+                             that are too large, and cannot be cut, in parts (guard.py).
 
 Errs on no side: any cuts give the same decisions, some take longer. Cost: a sort of the sample for each level.
 """
@@ -24,6 +25,7 @@ import numpy as np
 
 from thatch.boxes import Ints
 from thatch.space import Space
+from thatch.spark.guard import Guards, Sample, face_of_guard, guarded
 
 LINEAR, PAIRWISE = 8.0, 0.0005  # microseconds
 CANDIDATES = 24  # cuts that are looked at on each attribute
@@ -43,8 +45,9 @@ class Division:
     above: Ints
     low: Ints  # of the cells, [cells, d]
     high: Ints
-    rows: Ints  # how many boxes are expected in each
-    task: Ints  # which each is dealt to
+    guards: Guards  # which say how many parts each cell has
+    rows: Ints  # how many boxes are expected in each part
+    task: Ints  # which each part is dealt to
     tasks: int
 
     def __len__(self) -> int:
@@ -53,7 +56,7 @@ class Division:
     def dealt_out(self, cores: int) -> Division:
         """The same cells, dealt out to tasks of about TASK_ROWS, as many for each core."""
         wanted = cores * -(-int(self.rows.sum()) // (TASK_ROWS * cores))
-        tasks = max(1, min(wanted, len(self)))
+        tasks = max(1, min(wanted, len(self.rows)))
         return replace(self, task=dealt(self.rows, tasks), tasks=tasks)
 
     def placed(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
@@ -75,24 +78,29 @@ class Division:
         return np.concatenate([nothing, *boxes]), np.concatenate([nothing, *cells])
 
 
-def divided(low: Ints, high: Ints, scale: float, space: Space) -> Division:
-    """Cells from a sample of boxes, each of which stands for `scale` of the table's; all are dealt to one task."""
+def divided(sample: Sample, scale: float, space: Space) -> Division:
+    """Cells from a sample, of which each stands for `scale` of the table's; all are dealt to one task."""
+    low, high = sample.low, sample.high
     tree: list[list[int]] = []
     cell_low, cell_high = list[Ints](), list[Ints]()
-    sizes: list[int] = []
+    members: list[Ints] = []
     # Largest first, so that a cap on cells leaves the small ones whole.
     heap = [(-len(low), 0, np.arange(len(low)), space.low[0].copy(), space.high[0].copy(), -1, 0)]
     number = 0
     while heap:
         _, _, own, least, most, parent, side = heapq.heappop(heap)
-        found = None if len(heap) + len(sizes) >= CELLS_MAX else _best(low[own], high[own], least, most, scale)
-        here = -1 - len(sizes) if found is None else len(tree)
+        found = None
+        if len(heap) + len(members) < CELLS_MAX:
+            found = _best(low[own], high[own], least, most, scale)
+            if found is None and len(own) * scale > TASK_ROWS / 2:
+                found = face_of_guard(sample, own, least, most)
+        here = -1 - len(members) if found is None else len(tree)
         if parent >= 0:
             tree[parent][side] = here
         if found is None:
             cell_low.append(least)
             cell_high.append(most)
-            sizes.append(len(own))
+            members.append(own)
             continue
         axis, cut = found
         tree.append([axis, cut, 0, 0])
@@ -100,9 +108,9 @@ def divided(low: Ints, high: Ints, scale: float, space: Space) -> Division:
             number += 1
             heapq.heappush(heap, (-len(part), number, part, *bounds, here, place))
     axes, cuts, below, above = np.array(tree, np.int64).reshape(-1, 4).T
-    rows = np.ceil(np.array(sizes) * scale).astype(np.int64)
     bounds = np.array(cell_low), np.array(cell_high)
-    return Division(axes, cuts, below, above, *bounds, rows, np.zeros(len(rows), np.int64), 1)
+    guards, rows = guarded(sample, members, *bounds, scale, TASK_ROWS)
+    return Division(axes, cuts, below, above, *bounds, guards, rows, np.zeros(len(rows), np.int64), 1)
 
 
 def _halves(

@@ -23,8 +23,8 @@ from thatch.choice import choose_attributes
 from thatch.errors import CallerError, shown
 from thatch.grid import ATTRIBUTES, BITS
 from thatch.space import Attribute, Space
-from thatch.spark.decide import SampleBoxes
-from thatch.spark.encoded import source_of, unpacked_boxes, with_cuts
+from thatch.spark.decide import SampleBoxes, sample_of
+from thatch.spark.encoded import source_of, with_cuts
 from thatch.spark.failures import told
 from thatch.spark.match import match
 from thatch.spark.merged import sampled_events
@@ -110,8 +110,9 @@ def learn(
         points, good = _points(table, own, skip)
         table = table.filter(pa.array(good))
         some = frame if count <= BOXES else frame.sample(fraction=BOXES / count, seed=1)
-        found = some.mapInArrow(SampleBoxes(numbered), SampleBoxes.schema).toArrow()
-        low, high, _ = unpacked_boxes(found.column("boxes").combine_chunks(), len(space))
+        kind = known.id_type.simpleString()
+        found = some.mapInArrow(SampleBoxes(numbered), SampleBoxes.schema(kind)).toArrow()
+        low, high = sample_of(found, len(space))[:2]
         order, shares = _selectivity(own, low, high, points)
         boundaries = {a.name: _quantiles(a, table.column(a.name), points[:, at], cells) for at, a in enumerate(own)}
         matched = match(events, subscriptions, space, on_error=on_error).groupBy(F.col(ID).alias("id"))
@@ -131,7 +132,6 @@ def learn(
         for name, own_cells in boundaries.items()
         for at, value in enumerate(own_cells, 1)
     ]
-    kind = known.id_type.simpleString()
     return Learned(
         space,
         total,

@@ -87,7 +87,7 @@ class SendHome:
             if region is None:
                 region = Region(space, boxes_to_terms(boxed.low[part], boxed.high[part], space))
             regions[at] = packed_region(region)
-        tasks = np.array(self._keys, np.int32)[division.task[cells]]
+        tasks = np.array(self._keys, np.int32)[division.task[division.guards.first[cells]]]
         rest = [batch.column(name) for name in RESULT]
         columns = [pa.array(tasks, pa.int32()), pa.array(cells, pa.int32()), *rest, pa.array(regions, pa.binary())]
         return pa.record_batch(columns, names=["task", "cell", *RESULT, "region"])

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from thatch.errors import CallerError, shown
 from thatch.space import Space
 from thatch.spark.collected import refuse_id
-from thatch.spark.decide import Decide, Place, SampleBoxes, Unite
+from thatch.spark.decide import Decide, Place, SampleBoxes, Unite, sample_of
 from thatch.spark.divide import Division, divided
-from thatch.spark.encoded import Source, source_of, unpacked_boxes, with_cuts
+from thatch.spark.encoded import Source, source_of, with_cuts
 from thatch.spark.failures import told
 from thatch.spark.merged import MergeCells, SendHome, budget_of, packed_events, sampled_events
 from thatch.spark.tables import Subscriptions, check_time_zone, session_of
@@ -105,11 +105,10 @@ class Reduction:
         """Cells from a sample."""
         count = self.count
         sample = self.frame if count <= SAMPLE else self.frame.sample(fraction=SAMPLE / count, seed=1)
-        found = sample.mapInArrow(SampleBoxes(self.numbered), SampleBoxes.schema).toArrow()
-        low, high, _ = unpacked_boxes(found.column("boxes").combine_chunks(), len(self.space))
-        rows = sum(found.column("rows").to_pylist())
-        scale = count / max(rows, 1)
-        return divided(low, high, scale, self.space).dealt_out(self.session.sparkContext.defaultParallelism)
+        found = sample.mapInArrow(SampleBoxes(self.numbered), SampleBoxes.schema(self.id)).toArrow()
+        some = sample_of(found, len(self.space))
+        scale = count / max(len(found), 1)
+        return divided(some, scale, self.space).dealt_out(self.session.sparkContext.defaultParallelism)
 
     def placed(self) -> DataFrame:
         """Each subscription once for each cell that it meets, in the task of the cell."""
