@@ -26,6 +26,17 @@ def match_once() -> None:
     matcher.view().match_points(space.encode_batch(events))
 
 
+def decide_once() -> None:
+    """Loads what reducing needs."""
+    import numpy as np
+
+    from thatch import Space
+    from thatch.cover import ExactEngine
+
+    low, high = np.array([[0], [2], [1]]), np.array([[5], [8], [7]])
+    ExactEngine(Space.parse("n int not null 0..9")).add_unions(range(3), low, high, np.arange(4))
+
+
 if __name__ == "__main__":
     sys.path[:] = [path for path in sys.path if not path.endswith(".zip")]  # PySpark as it is installed
     sys.path_importer_cache.clear()  # else every worker reads the zip's directory
@@ -35,5 +46,6 @@ if __name__ == "__main__":
     import thatch.spark  # noqa: F401
 
     match_once()
+    decide_once()
     gc.freeze()  # a worker looks for garbage after every task: not among all of this
     manager()

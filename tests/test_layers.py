@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "thatch"
 
 ORDER = [
     "errors",
+    "page",
     "jit",
     "boxes",
     "curve",
@@ -36,6 +37,7 @@ ORDER = [
     "explain",
     "snapshot",
     "table",
+    "audit",
     "messages",
     "codec",
     "broker",

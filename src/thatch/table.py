@@ -438,6 +438,45 @@ class SubscriptionTable(Mapping[Id, Subscription]):
             ids[at]: tuple(ids[name] for name in names[start:stop].tolist())
             for at, (start, stop) in zip(passive.tolist(), runs, strict=True)
         }
+        self._take_in(ids, regions, certificates)
+        for at, owner in body.owners.items():
+            self._note(ids[at], owner, None)
+        for at, due in body.expiries.items():
+            self._note(ids[at], None, _seconds(due))
+        self._publish()
+
+    @classmethod
+    def of_reduced(
+        cls,
+        space: Space,
+        subscriptions: Mapping[Id, str | Region],
+        certificates: Mapping[Id, Sequence[Id]],
+        cover: str = "exact",
+        retract: bool | str = False,
+        groups: bool = False,
+        **options: Any,
+    ) -> SubscriptionTable:
+        """A table of subscriptions that were reduced elsewhere (`thatch.spark.reduce`): passive ones are those with a
+        certificate, which names active ones. Nothing is decided again, nor verified.
+
+        >>> space = Space.parse("price int not null 0..100")
+        >>> clauses = {"low": "price < 20", "high": "price >= 20", "some": "price > 5"}
+        >>> table = SubscriptionTable.of_reduced(space, clauses, {"some": ["low", "high"]})
+        >>> print(table.explain("some"))
+        'some' is passive: it is covered by the union of 'low', 'high'
+        """
+        table = cls(space, cover, retract, groups, **options)
+        ids = [own_id(id) for id in subscriptions]
+        table._names.refuse(ids)
+        regions = table._compiled_all(ids, list(subscriptions.values()))
+        with _no_collection():
+            proofs = {own_id(id): tuple(map(own_id, names)) for id, names in certificates.items()}
+            table._take_in(ids, regions, proofs)
+        table._publish()
+        return table
+
+    def _take_in(self, ids: list[Any], regions: list[Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
+        """Into an empty table, without deciding."""
         if self._told is None:
             self._regions = dict(zip(ids, regions, strict=True))
         else:
@@ -446,11 +485,6 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         for active in (True, False):
             own = [at for at, id in enumerate(ids) if (id not in certificates) == active]
             self._groups.add_many([numbers[at] for at in own], [regions[at] for at in own], active)
-        for at, owner in body.owners.items():
-            self._note(ids[at], owner, None)
-        for at, due in body.expiries.items():
-            self._note(ids[at], None, _seconds(due))
-        self._publish()
 
     def check_invariants(self) -> None:
         """That everything agrees with everything. For tests: it looks at all there is."""

@@ -19,7 +19,7 @@ import numpy as np
 from thatch.axis import Coordinates
 from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.forwarding import Forwarding
-from thatch.broker.image import Known, read_image
+from thatch.broker.image import Decision, Known, read_image
 from thatch.broker.link import Link, Waiting
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
@@ -144,9 +144,15 @@ class Broker:
         compile: Compile | None = None,
         read_space: Callable[[str], Space] = Space.from_json,
         image: bytes | None = None,
+        decided: Mapping[str, Decision] | None = None,
     ) -> Broker:
-        """As it was, from all its records in order. Its links are down; what it tells is decided anew, or known from
-        an image (image.py), and compared with what each neighbour holds when the link is up."""
+        """As it was, from all its records in order. Its links are down; what it tells is decided anew, or known, and
+        compared with what each neighbour holds when the link is up.
+
+        `image`: what it knew at an earlier moment (image.py). `decided`: what was decided elsewhere about
+        subscriptions, by the ids of the records. On each link one stays held back if all that its certificate names is
+        told there; of others it is decided as when they come. Neither is used if the space has grown since: clauses
+        then mean more."""
         kept: dict[tuple[str, str, str], Put] = {}
         for record in records:
             key = record.table, record.link, record.id
@@ -164,6 +170,8 @@ class Broker:
                 link.is_durable = bool(durable)
                 broker._forwarding.add_link(link)
         known = Known() if image is None else read_image(image, broker.space)
+        if decided is not None and broker.space == space:
+            known.decided = decided
         entries: dict[str, list[Entry]] = {SUBSCRIPTIONS: [], ADVERTISEMENTS: []}
         for put in kept.values():
             if put.table == PRESERVED and put.link in broker._links:

@@ -8,11 +8,12 @@ the clause is the same; of a certificate, only where all that it names is offere
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from thatch.axis import StringAxis
+from thatch.broker.tables import SUBSCRIPTIONS
 from thatch.cover import Told
 from thatch.errors import SnapshotError
 from thatch.labels import Labels
@@ -23,7 +24,16 @@ from thatch.space import Space
 if TYPE_CHECKING:
     from thatch.broker.broker import Broker
 
-ToldImage = dict[str, tuple[str, tuple[str, ...] | None]]  # id -> clause, and certificate if it is held back
+
+class Decision(NamedTuple):
+    """What was decided about a subscription, by its clause; elsewhere, too: `thatch.spark.reduce` does so of
+    millions."""
+
+    where: str
+    certificate: tuple[str, ...] | None  # None: it is told
+
+
+ToldImage = dict[str, Decision]  # by id
 
 
 class _Image(msgspec.Struct, forbid_unknown_fields=True):
@@ -40,9 +50,11 @@ class Known:
     def __init__(self) -> None:
         self.regions: Mapping[str, Region] = {}
         self.told: Mapping[str, Mapping[str, ToldImage]] = {}
+        self.decided: Mapping[str, Decision] = {}  # about subscriptions, wherever they are told
 
-    def told_to(self, link: str, table: str) -> ToldImage:
-        return self.told.get(link, {}).get(table, {})
+    def told_to(self, link: str, table: str) -> Mapping[str, Decision]:
+        own = self.told.get(link, {}).get(table, {})
+        return own or (self.decided if table == SUBSCRIPTIONS else {})
 
 
 def image_of(broker: Broker) -> bytes:
@@ -52,7 +64,7 @@ def image_of(broker: Broker) -> bytes:
         for name, table in link.tables() if not link.is_client else ():
             if isinstance(table.told, Told):
                 certificates = table.told.passive
-                known = {id: (where, certificates.get(id)) for id, where in table.wheres.items()}
+                known = {id: Decision(where, certificates.get(id)) for id, where in table.wheres.items()}
                 told.setdefault(link.name, {})[name] = known
     regions = pack_regions([region.terms_in(broker.space) for region in wheres.values()])
     image = _Image(broker.space.to_json(), pack_labels(broker.space), list(wheres), regions, told)

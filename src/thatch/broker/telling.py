@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from thatch.broker.image import ToldImage
+from thatch.broker.image import Decision
 from thatch.broker.policy import Policy, Worth
 from thatch.broker.tables import alias
 from thatch.cover import Change, Told
@@ -72,11 +72,11 @@ class ToldTable:
         self._note(change)
         self.changed[id] = None
 
-    def load(self, offers: Mapping[str, tuple[str, Region]], known: ToldImage) -> None:
+    def load(self, offers: Mapping[str, tuple[str, Region]], known: Mapping[str, Decision]) -> None:
         """Into one with nothing but what is preserved: what the neighbour is to know, in order of arrival. What is
         known of it is not decided again, unless something is preserved."""
-        same = {id for id, (where, _) in offers.items() if id in known and known[id][0] == where}
-        certificates = {id: known[id][1] for id in offers if id in same and known[id][1] is not None}
+        same = {id for id, (where, _) in offers.items() if id in known and known[id].where == where}
+        certificates = {id: known[id].certificate for id in offers if id in same and known[id].certificate is not None}
         active = same - certificates.keys()
         taken = {id: names for id, names in certificates.items() if names is not None and active.issuperset(names)}
         if isinstance(self.told, Told) and active and not self.wheres:

@@ -14,3 +14,12 @@ def table(rows: list[list[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def counted(count: int, what: str) -> str:
+    """
+    >>> counted(1, "match"), counted(2_000, "match")
+    ('1 match', '2,000 matches')
+    """
+    plural = what + ("es" if what.endswith("ch") else "s")
+    return f"{count:,} {what if count == 1 else plural}"

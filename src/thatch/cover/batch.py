@@ -74,6 +74,13 @@ class BatchedEngine(BoxedEngine):
         self._remember(compress(ids, added), compress(checked, added))
         return verdicts
 
+    def add_unions(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
+        """`add_many` of unions of plain boxes of the space, given as arrays: those of each, one or more, begin at
+        starts[i]. For whoever has coordinates that are good, of the present numbering, and no regions: nothing is
+        looked at before it is used, and where strings are numbered anew these members are lost."""
+        self.refuse_known(ids)
+        return self._add_boxes(ids, low, high, starts)
+
     def _add_boxes(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
         """In parts, so that room is made for what is kept and not for all that comes."""
         ids = list(ids)  # verdicts name them later, whatever the caller does with the list
@@ -146,6 +153,12 @@ class Verdicts(Sequence[Verdict]):
             box = self._low[position], self._high[position]
             return engine._uncovered_before(*box, self._number + position, self._state)
         return engine._undecided()
+
+    def certificates(self) -> tuple[Ints, Ints]:
+        """The positions in the batch of those that each names, and where the names of each begin. Of a batch that was
+        the engine's first."""
+        assert self._number == 0
+        return self._names, self._begins
 
     def _id(self, name: int) -> Any:
         return self._ids[name - self._number] if name >= self._number else self._earlier[name]

@@ -61,6 +61,7 @@ from thatch.cover.rectangles import (
 )
 from thatch.cover.verdict import Unproven
 from thatch.errors import CallerError, shown
+from thatch.region import Region
 from thatch.space import Space
 
 METRICS = {"benefit/cost": BENEFIT_BY_COST, "benefit": BENEFIT, "1/cost": INVERSE_COST}
@@ -95,6 +96,7 @@ class NegativeEngine(BatchedEngine):
         self.departure = departure or ("exact" if k is None else "approximate")
         self.rule = Rule(-1 if k is None else k, dynamic, METRICS[metric], rectangles_max, merge)
         self._options = k, dynamic, metric, self.departure, merge, rectangles_max
+        self._is_loading = False
         self._divide()
 
     def _alike(self) -> Self:
@@ -198,8 +200,19 @@ class NegativeEngine(BatchedEngine):
         super()._start()
         self._divide()
 
+    def load(self, ids: Sequence[Any], regions: Sequence[Region]) -> None:
+        """Members that were decided about elsewhere: the rectangles are made of all of them at once, widest first."""
+        self._is_loading = True
+        try:
+            super().load(ids, regions)
+        finally:
+            self._is_loading = False
+            self.rebuild()
+
     def _insert(self, low: Ints, high: Ints, owner: Ints) -> list[int]:
         slots = super()._insert(low, high, owner)
+        if self._is_loading:
+            return slots
         count = len(self._slots)
         for _, own in groupby(zip(owner.tolist(), slots, strict=True), key=itemgetter(0)):
             self._subtract([slot for _, slot in own], count)

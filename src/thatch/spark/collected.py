@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -67,8 +68,13 @@ def _bounds(subscriptions: Subscriptions, space: Space) -> Collected:
     ids, numbers, matcher = _column(table, subscriptions.id), np.arange(table.num_rows), TreeMatcher(space)
     if enums:
         regions = regions_of_boxes(boxes, space)
+        nothing = [None] * table.num_rows
         for index in enums:
-            regions = _between(regions, index, subscriptions, table, space)
+            ends = [
+                table.column(side[index]).to_pylist() if index in side else nothing
+                for side in (subscriptions.low, subscriptions.high)
+            ]
+            regions = within_enum(regions, index, ends[0], ends[1], space)
         matcher.add_many(numbers, regions)
     elif boxes.full.all():
         matcher.add_many(numbers, (boxes.low, boxes.high))
@@ -77,15 +83,10 @@ def _bounds(subscriptions: Subscriptions, space: Space) -> Collected:
     return Collected(matcher.view(), ids, [])
 
 
-def _between(
-    regions: list[Region], index: int, subscriptions: Subscriptions, table: pa.Table, space: Space
+def within_enum(
+    regions: list[Region], index: int, low: Sequence[Any], high: Sequence[Any], space: Space
 ) -> list[Region]:
     """Regions within the bounds of an enum: strings that lie between two need not be neighbours in it."""
-    nothing = [None] * table.num_rows
-    low, high = (
-        table.column(side[index]).to_pylist() if index in side else nothing
-        for side in (subscriptions.low, subscriptions.high)
-    )
     name, known, result = attribute_sql(space.attributes[index]), dict[Any, Region](), []
     for region, pair in zip(regions, zip(low, high, strict=True), strict=True):
         if pair not in known:

@@ -1,0 +1,80 @@
+"""An audit of a table of rules: reduced on Spark, told in words (thatch/audit.py).
+
+The driver gets the rules that a claim is about, which are those that are redundant, that prove it or that are merged;
+not the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from thatch.audit import Audit, audited
+from thatch.space import Space
+from thatch.spark.failures import told
+from thatch.spark.loaded import regions_of
+from thatch.spark.match import match
+from thatch.spark.reduce import reduce
+from thatch.spark.tables import ID, Subscriptions
+from thatch.spark.text import name_sql
+
+
+def audit(
+    subscriptions: DataFrame,
+    space: Space,
+    *,
+    merge: float | None = 0.0,
+    events: DataFrame | None = None,
+    on_error: str = "raise",
+) -> Audit:
+    """Which rules are redundant and why, which could be merged (`merge` is the share that a merger may add; None: no
+    mergers), and what it saves; with `events`, also how many matches less there are, and mergers are weighed by
+    them."""
+    known = Subscriptions.of(subscriptions, space)
+    with told():
+        weighed = None if merge is None else events
+        reduced = reduce(subscriptions, space, merge=merge, events=weighed, on_error=on_error)
+        if merge is None:
+            reduced = reduced.selectExpr("*", "CAST(NULL AS STRING) AS merger")
+        reduced = reduced.localCheckpoint()
+        rules = reduced.count()
+        named = reduced.where("status = 'passive' OR merger IS NOT NULL").select("id")
+        proofs = reduced.where("status = 'passive'").select(F.explode("covered_by").alias("id"))
+        wanted = named.union(proofs).distinct()
+        claimed = subscriptions.join(wanted.select(F.col("id").alias(known.id)), known.id, "left_semi")
+        regions = regions_of(claimed, space)
+        clauses = _clauses(claimed, known, regions)
+        rows = reduced.where("status = 'passive'").select("id", "covered_by").toArrow().to_pylist()
+        columns = ["id", "merger", "merged_where", "added", "added_events"]
+        merged = []
+        if merge is not None:
+            merged = reduced.where("merger IS NOT NULL").select(*columns).toArrow().to_pylist()
+        matches = None if events is None else _matches(events, claimed, space, on_error)
+        count = None if events is None else events.count()
+    certificates = {row["id"]: row["covered_by"] for row in rows}
+    return audited(rules, clauses, regions, certificates, _mergers(merged), matches, count)
+
+
+def _clauses(claimed: DataFrame, known: Subscriptions, regions: dict[Any, Any]) -> dict[Any, str]:
+    """As they were written; of bounds, what they say."""
+    if known.where is None:
+        return {id: region.to_sql() for id, region in regions.items()}
+    rows = claimed.select(name_sql(known.id), name_sql(known.where)).toArrow()
+    return dict(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True))
+
+
+def _mergers(rows: list[dict[str, Any]]) -> list[tuple[list[Any], str, float, float | None]]:
+    members: dict[Any, list[Any]] = {}
+    for row in rows:
+        members.setdefault(row["merger"], []).append(row["id"])
+    heads = [row for row in rows if row["merged_where"] is not None]
+    return [
+        (sorted(members[row["id"]], key=str), row["merged_where"], row["added"], row["added_events"]) for row in heads
+    ]
+
+
+def _matches(events: DataFrame, claimed: DataFrame, space: Space, on_error: str) -> dict[Any, int]:
+    found = match(events, claimed, space, on_error=on_error).groupBy(ID).count().toArrow()
+    return dict(zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True))

@@ -1,0 +1,108 @@
+"""`thatch reduce`, `thatch learn` and `thatch audit`: what they print, what they write, and how they fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+import pyarrow.parquet as pq
+
+from thatch.cli import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPACE = "symbol string, price double not null 0..1000"
+CLAUSES = [
+    "price < 20",
+    "price >= 20",
+    "symbol = 'A' AND price < 30",
+    "price < 10",
+    "price < 20",
+    "price > 5 AND price < 4",
+]
+EVENTS = "symbol,price\nA,5\nA,25\nB,700\n,8\n"
+
+Run = Callable[..., tuple[int, Any, str]]
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> Run:
+    """Runs a command in a folder of its own, in the session of the tests."""
+    monkeypatch.chdir(tmp_path)
+    Path("rules.txt").write_text("# alerts\n" + "\n".join(CLAUSES) + "\n", encoding="utf-8")
+    Path("events.csv").write_text(EVENTS, encoding="utf-8")
+
+    def call(*arguments: str, where: str = "rules.txt") -> tuple[int, Any, str]:
+        status = main([*arguments, "--space", SPACE, "--where", where])
+        captured = capsys.readouterr()
+        return (
+            status,
+            json.loads(captured.out) if "--json" in arguments and captured.out else captured.out,
+            captured.err,
+        )
+
+    return call
+
+
+def test_reduce(run: Run) -> None:
+    status, out, _ = run("reduce")
+    assert status == 0 and "6 subscriptions: 2 active, 4 passive" in out
+    assert "rules.txt:7: no event can match it" in out and "rules.txt:6: covered by rules.txt:2" in out
+    status, result, _ = run("reduce", "--json", "--merge", "0", "--output", "out.parquet")
+    assert status == 0 and (result["active"], result["passive"], result["mergers"]) == (2, 4, 1)
+    rows = {row["id"]: row for row in pq.read_table("out.parquet").to_pylist()}
+    assert rows["rules.txt:5"]["covered_by"] == ["rules.txt:2"]
+    assert {row["merger"] for row in rows.values() if row["status"] == "active"} == {"rules.txt:2"}
+    assert rows["rules.txt:2"]["merged_where"] == "TRUE"
+    status, _, err = run("reduce", "--output", "out.parquet")
+    assert status == 2 and "exists already" in err
+    Path("one.txt").write_text("price < 5\n", encoding="utf-8")
+    assert run("reduce", where="one.txt")[0] == 1
+    assert run("reduce", "--overwrite", "--output", "out.csv", where="one.txt")[0] == 1
+
+
+def test_bad_input(run: Run) -> None:
+    Path("bad.txt").write_text("price < 5\nprize < 3\n", encoding="utf-8")
+    for command in (["reduce"], ["audit"], ["learn", "events.csv"]):
+        status, out, err = run(*command, where="bad.txt")
+        assert (status, out) == (2, "") and "bad.txt:2" in err and "no attribute 'prize'" in err
+    assert run("reduce", "--on-error", "skip", where="bad.txt")[0] == 1
+    status, _, err = run("reduce", "--merge", "-1")
+    assert status == 2 and "merge is the share" in err
+    status, _, err = run("reduce", where="nowhere.txt")
+    assert status == 2 and "nowhere.txt" in err
+
+
+def test_audit(run: Run) -> None:
+    status, out, _ = run("audit", "--events", "events.csv", "--output", "report")
+    assert status == 1 and "6 rules, 2 of them say all that all say; 4 are redundant" in out
+    assert "rules.txt:6: price < 20\n    duplicate: it wants exactly what 'rules.txt:2' wants" in out
+    report = json.loads(Path("report/audit.json").read_text(encoding="utf-8"))
+    assert {each["id"]: each["saves"]["matches"] for each in report["findings"]}["rules.txt:4"] == 2
+    assert report["events"] == 4 and report["duplicates"] == [["rules.txt:2", "rules.txt:6"]]
+    assert "<svg" in Path("report/audit.html").read_text(encoding="utf-8")
+    Path("clean.txt").write_text("price < 5\nprice > 7\n", encoding="utf-8")
+    status, result, _ = run("audit", "--json", where="clean.txt")
+    assert status == 0 and result["audit"]["findings"] == [] and result["redundant"] == 0
+    status, _, err = run("audit", "--output", "report")
+    assert status == 2 and "exists already" in err
+    Path("mine").mkdir()
+    status, _, err = run("audit", "--output", "mine", "--overwrite")
+    assert status == 2 and "was not written by this command" in err and Path("mine").is_dir()
+
+
+def test_learn(run: Run) -> None:
+    status, result, _ = run("learn", "events.csv", "--json", "--output", "learnt")
+    assert status == 0 and result["events"] == 4 and result["subscriptions"] == 6
+    assert {row["attribute"] for row in result["selectivity"]} == {"symbol", "price"}
+    assert "<svg" in Path("learnt/learn.html").read_text(encoding="utf-8")
+    assert pq.read_table("learnt/matches").num_rows == 6
+    assert json.loads(Path("learnt/hilbert.json").read_text())["attributes"] == result["attributes"]
+    status, out, _ = run("learn", "events.csv")
+    assert status == 0 and "to be indexed: price" in out
