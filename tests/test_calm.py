@@ -17,6 +17,7 @@ from thatch.broker import Broker, Policy, Settings, plan_policy, plan_subscripti
 from thatch.broker.broker import OPERATOR
 from thatch.broker.statistics import SLICES, Distances
 from thatch.broker.tables import SUBSCRIPTIONS
+from thatch.broker.telling import ToldTable
 from thatch.cli import main
 from thatch.cover import RelationGraph, Told
 from thatch.errors import CallerError
@@ -483,6 +484,30 @@ def test_preserved_ones_may_be_left_for_ever_or_replaced_at_once() -> None:
     forever = float("inf")
     assert ticked(kept_at_b(idle=forever), 5) == ticked(kept_at_b(idle=forever, replaced=0.0), 5) == 1
     assert ticked(kept_at_b(idle=0.0, replaced=forever), 2) == 10
+
+
+def test_a_preserved_one_that_another_takes_back_while_it_is_replaced_ends() -> None:
+    """`high` is told in place of the first one, and covers the second one together with `low`, which came unchecked."""
+    table = ToldTable(SPACE, Policy("exact", "union", theta=0.5))
+    wheres = {"first": "x BETWEEN 8 AND 50", "second": "x <= 10", "high": "x BETWEEN 9 AND 40", "least": "x < 5"}
+    for id, where in wheres.items():
+        table.offer(id, where, SPACE.where(where))
+    assert table.preserve("first") and table.preserve("second")
+    assert isinstance(table.told, Told)
+    table.wheres["low"] = "x < 9"
+    table.told.subscribe("low", SPACE.where("x < 9"), check=False)  # as with `pays_from`
+    assert table.replace_preserved(5) == 1 and table.preserved == {}
+    assert table.told.active == ["high", "low"] and table.told.passive.keys() == {"least"}
+    table.check_invariants()
+
+
+def test_of_two_preserved_ones_that_hold_back_only_one_another_none_is_left() -> None:
+    """After a restart the wider one covers the other, and what they stood for has gone."""
+    table = ToldTable(SPACE, Policy("pairwise", theta=0.5))
+    for id, where in (("wide", "x < 50"), ("narrow", "x < 30")):
+        table.preserve_again(id, where, SPACE.where(where))
+    table.end_preserved()
+    assert table.preserved == {} and table.all_told() == {}
 
 
 def test_incremental_needs_advertisements() -> None:
