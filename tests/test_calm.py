@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import examples
-from thatch import Space
+from thatch import Space, codec
 from thatch.broker import Broker, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
 from thatch.broker.broker import OPERATOR
 from thatch.broker.statistics import SLICES, Distances
@@ -23,9 +23,11 @@ from thatch.cover import RelationGraph, Told
 from thatch.errors import CallerError
 from thatch.messages import (
     Deliver,
+    Publish,
     Put,
     Reject,
     Retune,
+    Send,
     Subscribe,
     Unsubscribe,
 )
@@ -145,6 +147,27 @@ def test_figure_6_the_header_of_an_event() -> None:
     broker = net.network.nodes["I"].broker
     assert broker.similarity("I/at I/s1", 1, net.network.now) == {"A/from A/all": 0.0}
     assert broker.similarity("I/at I/s1", 2, net.network.now) == {"A/from A/all": 1.0}
+
+
+def test_publishers_that_come_and_go_leave_nothing_in_a_history() -> None:
+    distances = Distances(SLICES * 1.0)
+    for second in range(100):
+        distances.saw("s", [f"a{second}", "stays"], 1, float(second))
+        assert distances.counts("s", f"a{second - 50}", float(second)) == {}
+    assert len(distances._seen["s"]) <= SLICES + 2
+    assert distances.counts("s", "stays", 99.0) == {1: SLICES} and distances.counts("s", "a99", 99.0) == {1: 1}
+
+
+def test_the_header_of_an_event_is_the_brokers_own_and_can_always_be_sent() -> None:
+    net = overlay(chain("ABC"), ["B", "C"], CALM)
+    subscribed(net, "A", s="x < 50")
+    broker = net.network.nodes["B"].broker
+    for number in (2**64 - 1, -5):
+        (send,) = broker.handle(Publish("from C:1:1", {"x": 1, "y": 1}, b"", number, number), "C", 0.0)
+        assert isinstance(send, Send) and isinstance(send.message, Publish) and codec.encode(send.message)
+        assert send.message.distance > 0 <= send.message.count
+        (send,) = broker.handle(Publish("from B:1:1", {"x": 1, "y": 1}, b"", number, number), "from B", 0.0)
+        assert isinstance(send, Send) and send.message == Publish("from B:1:1", {"x": 1, "y": 1})
 
 
 def test_only_the_subscribers_own_broker_keeps_a_history_and_it_ends_with_the_subscription() -> None:
