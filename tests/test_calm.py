@@ -23,6 +23,7 @@ from thatch.cover import RelationGraph, Told
 from thatch.errors import CallerError
 from thatch.messages import (
     Deliver,
+    Extend,
     Publish,
     Put,
     Reject,
@@ -32,7 +33,7 @@ from thatch.messages import (
     Unsubscribe,
 )
 from thatch.sim import dryrun
-from thatch.sim.network import Observer
+from thatch.sim.network import Network, Observer
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import chain, congestion, path
 from thatch.sim.workflow import draw_processes, workflow_space
@@ -775,6 +776,29 @@ def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
 def test_thatch_plan_refuses_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert said in capsys.readouterr().err
+
+
+# --- Events first ----------------------------------------------------------------------------------------------------
+
+
+def test_events_do_not_overtake_the_space_that_they_are_read_in() -> None:
+    """A slow broker joins an overlay whose space has grown, while events carry what is new."""
+    settings, event = Settings("events"), {"kind": "c"}
+    network = Network(Space.parse("kind enum('a','b')"), events_first=True)
+    for name in "AB":
+        network.add_broker(name, settings)
+    network.join("A", "B")
+    client = network.add_client("publisher")
+    network.join("A", client.name)
+    network.run()
+    network.operate("A", Extend(0, Space.parse("kind enum('a','b','c')").to_json()))
+    network.run()
+    slow = network.add_broker("C", settings, lambda message, took, broker: 0.005)
+    network.join("B", "C")
+    for at in range(60):
+        network.at(network.now + at / 1000, lambda: network.tell("publisher", client.publish("A", event)))
+    network.run()
+    assert network.hang_ups == [] and slow.links["B"].counts.events_in > 30
 
 
 # --- Scenarios -------------------------------------------------------------------------------------------------------
