@@ -760,6 +760,8 @@ def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--scenario", "unsubscriptions", *sizes, "--cover", "pairwise", "--retract"]) == 0
     loud, packed, calm = capsys.readouterr().out.splitlines()
     assert loud.startswith("removing 'r0', pairwise retracting: ") and "packed: " in packed and "incremental" in calm
+    assert main(["plan", "--scenario", "unsubscriptions", *sizes, "--cover", "pairwise", "--theta", "0"]) == 0
+    assert "packed, incremental at 0: " in capsys.readouterr().out.splitlines()[2]
 
 
 @pytest.mark.parametrize(
