@@ -12,24 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import examples
-from thatch import Space
+from thatch import Space, codec
 from thatch.broker import Broker, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
 from thatch.broker.broker import OPERATOR
 from thatch.broker.statistics import SLICES, Distances
 from thatch.broker.tables import SUBSCRIPTIONS
+from thatch.broker.telling import ToldTable
 from thatch.cli import main
 from thatch.cover import RelationGraph, Told
 from thatch.errors import CallerError
 from thatch.messages import (
     Deliver,
+    Extend,
+    Publish,
     Put,
     Reject,
     Retune,
+    Send,
     Subscribe,
     Unsubscribe,
 )
 from thatch.sim import dryrun
-from thatch.sim.network import Observer
+from thatch.sim.network import Network, Observer
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import chain, congestion, path
 from thatch.sim.workflow import draw_processes, workflow_space
@@ -144,6 +148,27 @@ def test_figure_6_the_header_of_an_event() -> None:
     broker = net.network.nodes["I"].broker
     assert broker.similarity("I/at I/s1", 1, net.network.now) == {"A/from A/all": 0.0}
     assert broker.similarity("I/at I/s1", 2, net.network.now) == {"A/from A/all": 1.0}
+
+
+def test_publishers_that_come_and_go_leave_nothing_in_a_history() -> None:
+    distances = Distances(SLICES * 1.0)
+    for second in range(100):
+        distances.saw("s", [f"a{second}", "stays"], 1, float(second))
+        assert distances.counts("s", f"a{second - 50}", float(second)) == {}
+    assert len(distances._seen["s"]) <= SLICES + 2
+    assert distances.counts("s", "stays", 99.0) == {1: SLICES} and distances.counts("s", "a99", 99.0) == {1: 1}
+
+
+def test_the_header_of_an_event_is_the_brokers_own_and_can_always_be_sent() -> None:
+    net = overlay(chain("ABC"), ["B", "C"], CALM)
+    subscribed(net, "A", s="x < 50")
+    broker = net.network.nodes["B"].broker
+    for number in (2**64 - 1, -5):
+        (send,) = broker.handle(Publish("from C:1:1", {"x": 1, "y": 1}, b"", number, number), "C", 0.0)
+        assert isinstance(send, Send) and isinstance(send.message, Publish) and codec.encode(send.message)
+        assert send.message.distance > 0 <= send.message.count
+        (send,) = broker.handle(Publish("from B:1:1", {"x": 1, "y": 1}, b"", number, number), "from B", 0.0)
+        assert isinstance(send, Send) and send.message == Publish("from B:1:1", {"x": 1, "y": 1})
 
 
 def test_only_the_subscribers_own_broker_keeps_a_history_and_it_ends_with_the_subscription() -> None:
@@ -485,6 +510,30 @@ def test_preserved_ones_may_be_left_for_ever_or_replaced_at_once() -> None:
     assert ticked(kept_at_b(idle=0.0, replaced=forever), 2) == 10
 
 
+def test_a_preserved_one_that_another_takes_back_while_it_is_replaced_ends() -> None:
+    """`high` is told in place of the first one, and covers the second one together with `low`, which came unchecked."""
+    table = ToldTable(SPACE, Policy("exact", "union", theta=0.5))
+    wheres = {"first": "x BETWEEN 8 AND 50", "second": "x <= 10", "high": "x BETWEEN 9 AND 40", "least": "x < 5"}
+    for id, where in wheres.items():
+        table.offer(id, where, SPACE.where(where))
+    assert table.preserve("first") and table.preserve("second")
+    assert isinstance(table.told, Told)
+    table.wheres["low"] = "x < 9"
+    table.told.subscribe("low", SPACE.where("x < 9"), check=False)  # as with `pays_from`
+    assert table.replace_preserved(5) == 1 and table.preserved == {}
+    assert table.told.active == ["high", "low"] and table.told.passive.keys() == {"least"}
+    table.check_invariants()
+
+
+def test_of_two_preserved_ones_that_hold_back_only_one_another_none_is_left() -> None:
+    """After a restart the wider one covers the other, and what they stood for has gone."""
+    table = ToldTable(SPACE, Policy("pairwise", theta=0.5))
+    for id, where in (("wide", "x < 50"), ("narrow", "x < 30")):
+        table.preserve_again(id, where, SPACE.where(where))
+    table.end_preserved()
+    assert table.preserved == {} and table.all_told() == {}
+
+
 def test_incremental_needs_advertisements() -> None:
     for routing in ("subscriptions", "events"):
         with pytest.raises(CallerError, match=r"needs routing by advertisements.*the way to a publisher is known"):
@@ -711,6 +760,8 @@ def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--scenario", "unsubscriptions", *sizes, "--cover", "pairwise", "--retract"]) == 0
     loud, packed, calm = capsys.readouterr().out.splitlines()
     assert loud.startswith("removing 'r0', pairwise retracting: ") and "packed: " in packed and "incremental" in calm
+    assert main(["plan", "--scenario", "unsubscriptions", *sizes, "--cover", "pairwise", "--theta", "0"]) == 0
+    assert "packed, incremental at 0: " in capsys.readouterr().out.splitlines()[2]
 
 
 @pytest.mark.parametrize(
@@ -727,6 +778,29 @@ def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
 def test_thatch_plan_refuses_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert said in capsys.readouterr().err
+
+
+# --- Events first ----------------------------------------------------------------------------------------------------
+
+
+def test_events_do_not_overtake_the_space_that_they_are_read_in() -> None:
+    """A slow broker joins an overlay whose space has grown, while events carry what is new."""
+    settings, event = Settings("events"), {"kind": "c"}
+    network = Network(Space.parse("kind enum('a','b')"), events_first=True)
+    for name in "AB":
+        network.add_broker(name, settings)
+    network.join("A", "B")
+    client = network.add_client("publisher")
+    network.join("A", client.name)
+    network.run()
+    network.operate("A", Extend(0, Space.parse("kind enum('a','b','c')").to_json()))
+    network.run()
+    slow = network.add_broker("C", settings, lambda message, took, broker: 0.005)
+    network.join("B", "C")
+    for at in range(60):
+        network.at(network.now + at / 1000, lambda: network.tell("publisher", client.publish("A", event)))
+    network.run()
+    assert network.hang_ups == [] and slow.links["B"].counts.events_in > 30
 
 
 # --- Scenarios -------------------------------------------------------------------------------------------------------

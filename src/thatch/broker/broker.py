@@ -75,6 +75,7 @@ from thatch.region import Region
 from thatch.space import Space
 
 REASON_MAX = 500  # characters of a refusal
+HOPS_MAX = 1 << 20  # that an event may have come
 REPLACED_MAX = 1e9  # of what preserved subscriptions stand for, at once
 OPERATOR = ""  # the link of whoever drives the broker
 PRESERVED = "preserved"  # the table of records of what is told though it has left
@@ -572,11 +573,12 @@ class Broker:
 
     def _noted(self, message: Publish, source: Link, point: list[int], entries: list[Entry]) -> Publish:
         """The event as it goes on, with the hops since somebody else wanted it, too; noted for the subscriptions of
-        this broker's clients."""
+        this broker's clients. A publisher has no say in it, and a neighbour's numbers stay such as can be sent."""
         if source.is_client:
-            return message
+            return Publish(message.id, message.event, message.payload)
         hits = sum(entry.link != source.name for entry in entries)
-        distance, count = (0, message.count + 1) if hits > 1 else (message.distance + 1, message.count)
+        distance, count = (max(0, min(each, HOPS_MAX)) for each in (message.distance, message.count))
+        distance, count = (0, count + 1) if hits > 1 else (distance + 1, count)
         own = [entry.id for entry in entries if self._links[entry.link].is_client]
         if own:
             held = self._forwarding.advertisements.holding(point)

@@ -3,6 +3,9 @@
 The act is done on a copy of the broker, so that a plan is what happens, not an estimate: the same engine, the same told
 sets. Only how many events would come in vain is estimated, from the history that incremental pruning keeps. A plan is
 of one broker and its own links; the simulator makes plans of a whole overlay (sim/dryrun.py).
+
+One thing is shared with the copy: the strings of a planned clause become known to the space, like those of any clause
+that is read. Imperfect merging weighs a set of strings by those that are known, and may merge otherwise from then on.
 """
 
 from __future__ import annotations

@@ -52,6 +52,8 @@ class Distances:
         for advertisement in advertisements:
             slices = of_id.get(advertisement)
             if slices is None:
+                for each in [each for each, old in of_id.items() if not old or old[-1][0] <= number - SLICES]:
+                    del of_id[each]  # publishers come and go while a subscription stays
                 slices = of_id[advertisement] = deque()
             if not slices or slices[-1][0] != number:
                 slices.append((number, {}))

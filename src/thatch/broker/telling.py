@@ -138,9 +138,9 @@ class ToldTable:
         self.preserved[id] = self.changed[id] = None
 
     def end_preserved(self) -> None:
-        """Those that hold back nobody, or that others cover."""
-        for id in list(self.preserved):
-            if not self.told.is_active(id) or not self.told.holds_back(id):
+        """Those that hold back nobody, or that others cover; then those that held back no others than these."""
+        while ended := [id for id in self.preserved if not self.told.is_active(id) or not self.told.holds_back(id)]:
+            for id in ended:
                 self._end(id)
 
     def replace_preserved(self, most: int) -> int:
@@ -148,6 +148,8 @@ class ToldTable:
         proved covered by others."""
         done = 0
         for id in list(self.preserved):
+            if not self.told.is_active(id):  # what was told just now took it back
+                continue
             held = len(self.told.dependents(id))
             if isinstance(self.told, Told):
                 self._note(self.told.relieve(id, most - done))

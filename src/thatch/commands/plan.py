@@ -72,7 +72,7 @@ def plan_of_scenario(name: str, options: Options, act: Act, run: Callable[[Any],
     own = net.settings.tuned(packed=policy.packed, theta=policy.theta)
     variants = [own, own.tuned(packed=True, theta=None)]
     if history:
-        variants.append(own.tuned(packed=True, theta=policy.theta or THETA))
+        variants.append(own.tuned(packed=True, theta=THETA if policy.theta is None else policy.theta))
     seen = {str(each.policy): each for each in variants}.values()
     if act.subscribe is not None:
         where = net.subscriber_brokers[0]

@@ -4,7 +4,8 @@
                     [queue]  one message at a time, each for as long as the cost model says; effects when it is done
 
 A queue is first in, first out; or events come first (`events_first`): they overtake what brokers tell one another about
-subscriptions, which may be much at once, but nothing that their own link's session, or their publisher, said before.
+subscriptions, which may be much at once, but nothing that their own link's session, or their publisher, said before,
+and no space that has grown.
 
 Everything happens at a time and in an order that the seed and the calls determine: the same again gives the same trace.
 What comes twice or far too late (`echo`) is part of the model: messages are harmless then.
@@ -29,6 +30,7 @@ from thatch.errors import CallerError
 from thatch.messages import (
     Deliver,
     Effect,
+    Extend,
     Hello,
     LinkDown,
     LinkUp,
@@ -101,9 +103,10 @@ class Node:
         return message, link
 
     def _holds(self, message: Message, link: str) -> bool:
-        """Whether events of its link stay behind a message: a client's own, and what begins or ends a session."""
+        """Whether events of its link stay behind a message: a client's own, what begins or ends a session, and a space
+        in which they are to be read."""
         own = self.broker.links.get(link)
-        return own is None or own.is_client or isinstance(message, LinkUp | LinkDown | Hello | Publish)
+        return own is None or own.is_client or isinstance(message, LinkUp | LinkDown | Hello | Extend | Publish)
 
 
 class Clauses:
