@@ -35,7 +35,7 @@ from thatch.messages import (
 from thatch.sim import dryrun
 from thatch.sim.network import Network, Observer
 from thatch.sim.overlay import Overlay
-from thatch.sim.topology import chain, congestion, path
+from thatch.sim.topology import chain, congestion, eleven, path
 from thatch.sim.workflow import draw_processes, workflow_space
 from thatch.sim.workload import covered, events, space_of
 
@@ -664,8 +664,8 @@ def test_policies_deliver_the_same_after_the_widest_have_left(policy: Policy) ->
     "policy", [Policy("exact", True), CALM, Policy("pairwise", packed=True), Policy(merge=0.0)], ids=str
 )
 def test_a_plan_is_what_then_happens(policy: Policy) -> None:
-    links, publishers, subscribers = congestion()
-    net = Overlay(space_of(2), links, subscribers, publishers, Settings(policy=policy), 2)
+    leaves = ["B5", "B6", "B7", "B8", "B9", "B11"]
+    net = Overlay(space_of(2), eleven(), leaves, ["B6", "B11"], Settings(policy=policy), 2)
     rng = random.Random(2)
     made = covered(80, 19, rng, attributes=2)
     for each in made:
@@ -756,7 +756,7 @@ def test_thatch_plan(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["--subscriptions", "60", "--degree", "9", "--events", "60"]
+    sizes = ["--subscriptions", "30", "--degree", "9", "--events", "20"]
     assert main(["plan", "--scenario", "unsubscriptions", *sizes, "--cover", "pairwise", "--retract"]) == 0
     loud, packed, calm = capsys.readouterr().out.splitlines()
     assert loud.startswith("removing 'r0', pairwise retracting: ") and "packed: " in packed and "incremental" in calm
