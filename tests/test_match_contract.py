@@ -49,6 +49,7 @@ from match_oracles import (
 )
 from strategies import examples, soaked
 from thatch import Space
+from thatch.cover import LinkSummary
 from thatch.errors import CallerError
 from thatch.match import MATCHERS
 from thatch.match.matcher import Matcher, View
@@ -281,6 +282,25 @@ def test_half_of_a_set(matcher_class: type[Matcher], name: str) -> None:
     problem = wrong_pairs(matcher.match_batch(case.table), (case.pairs[0][stays], case.pairs[1][stays]))
     assert not problem, f"{matcher.name}, {name}: {problem}"
     matcher.check_invariants()
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *CLAUSES])
+def test_a_summary_of_a_link_lets_through_what_somebody_wants(name: str) -> None:
+    """`LinkSummary` answers less than an index (may anybody want it?) and errs on one side only: of all cases, with all
+    members, and when every second one has gone."""
+    case = boxes(name) if name in FAMILIES else clauses(name)
+    if len(case.numbers) > 1000:
+        return
+    summary = LinkSummary(case.space)
+    for number, region in zip(case.numbers.tolist(), case.regions, strict=True):
+        summary.add(number, region)
+    points = np.array([case.space.encode(event) for event in case.events], np.int64)
+    for stays in (case.numbers, case.numbers[1::2]):
+        for number in set(summary) - set(stays.tolist()):
+            summary.discard(number)
+        wanted = np.zeros(len(points), np.bool_)
+        wanted[case.pairs[0][np.isin(case.pairs[1], stays)]] = True
+        assert not (wanted & ~summary.may_want(points)).any(), name
 
 
 def test_the_cases_are_telling() -> None:

@@ -20,7 +20,7 @@ question sorts the ends of each attribute anew; a question is a binary search fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,9 @@ class LinkSummary:
         if self._regions.pop(id, None) is None:
             raise UnknownSubscription(id)
         self._ends = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._regions)
 
     def __len__(self) -> int:
         return len(self._regions)
