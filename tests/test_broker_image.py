@@ -20,7 +20,7 @@ def records(seed: int, count: int) -> list[Record]:
     chance = random.Random(seed)
     found: list[Record] = [Put("links", "", name, "broker") for name in ("B2", "B3")]
     found += [Put("links", "", name, "client") for name in ("ann", "bob")]
-    for number in range(count):
+    for _ in range(count):
         low = chance.randrange(180)
         where = f"price BETWEEN {low} AND {low + chance.randrange(60)}"
         if chance.random() < 0.3:
@@ -41,7 +41,9 @@ def state(broker: Broker) -> Any:
         for name in ("B2", "B3")
         for table in ("subscriptions", "advertisements")
     }
-    received = {(name, t): broker.received(t, name) for name in broker.links for t in ("subscriptions", "advertisements")}
+    received = {
+        (name, t): broker.received(t, name) for name in broker.links for t in ("subscriptions", "advertisements")
+    }
     return told, received
 
 

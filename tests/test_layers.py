@@ -44,6 +44,7 @@ ORDER = [
     "node",
     "commands",
     "demo",
+    "network_demo",
     "cli",
 ]
 

@@ -23,9 +23,10 @@ def run(config: Config) -> None:
 
 
 async def _serve(config: Config) -> None:
+    gc.disable()
     node = Node(config)
-    gc.collect()
-    gc.freeze()  # what was restored stays: looking at it again and again held up events
+    gc.freeze()  # what was restored stays: looking at it again and again would hold up events
+    gc.enable()
     stop = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
