@@ -19,6 +19,7 @@ ORDER = [
     "axis",
     "space",
     "readable",
+    "points",
     "grid",
     "intervals",
     "region",

@@ -122,17 +122,23 @@ class Driver:
     # --- Events ------------------------------------------------------------------------------------------------------
 
     def publish(self, message: Publish, link: str) -> Outcome:
-        return self._route(message, self.broker.handle(message, link, time.time()), time.time())
+        return self._run_events([message], [self.broker.handle(message, link, time.time())])[0]
 
     def publish_all(self, messages: list[Publish], link: str) -> list[Outcome]:
         """Many at once: looking them up together takes a fraction of the time."""
         if len(messages) == 1:
             return [self.publish(messages[0], link)]
-        now = time.time()
-        effects = self.broker.publish_all(messages, link, now)
-        return [self._route(message, each, now) for message, each in zip(messages, effects, strict=True)]
+        return self._run_events(messages, self.broker.publish_all(messages, link, time.time()))
 
-    def _route(self, message: Publish, effects: list[Effect], now: float) -> Outcome:
+    def _run_events(self, messages: list[Publish], effects: list[list[Effect]]) -> list[Outcome]:
+        sending: dict[str, list[bytes]] = {}
+        outcomes = [self._route(*each, sending) for each in zip(messages, effects, strict=True)]
+        for link, events in sending.items():
+            self.stream(link).append_all(events, self.broker.links[link].is_durable, time.time())
+        return outcomes
+
+    def _route(self, message: Publish, effects: list[Effect], sending: dict[str, list[bytes]]) -> Outcome:
+        """What goes to neighbours is put into `sending`."""
         if not effects:
             return Outcome.ROUTED
         if self.store.is_full and any(map(self._is_kept, effects)):
@@ -141,19 +147,14 @@ class Driver:
         outcome, encoded = Outcome.ROUTED, encode(message)
         links = self.broker.links
         for effect in effects:
-            if type(effect) is Deliver:
-                if links[effect.link].is_durable:
-                    outcome = Outcome.KEPT
-                end = self.ends.get(effect.link)
-                if end is not None:
-                    end.deliver(effect.ids, encoded)
-            elif type(effect) is Send:
-                kept = links[effect.link].is_durable
-                if kept:
-                    outcome = Outcome.KEPT
-                self.stream(effect.link).append(encoded, kept, now)
-            else:
-                assert isinstance(effect, Reject)
+            if links[effect.link].is_durable and type(effect) is not Reject:  # type: ignore[union-attr]
+                outcome = Outcome.KEPT
+            if type(effect) is Send:
+                sending.setdefault(effect.link, []).append(encoded)
+            elif type(effect) is Deliver:
+                if effect.link in self.ends:
+                    self.ends[effect.link].deliver(effect.ids, encoded)
+            elif type(effect) is Reject:
                 self._reject(effect)
         return outcome
 

@@ -27,6 +27,7 @@ async def _serve(config: Config) -> None:
     node = Node(config)
     gc.freeze()  # what was restored stays: looking at it again and again would hold up events
     gc.enable()
+    gc.set_threshold(20_000, 20, 100)  # a frame of events is thousands of objects that go together
     stop = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)

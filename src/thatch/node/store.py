@@ -180,6 +180,10 @@ class Store:
         self._number += 1
         return self._number
 
+    def next_numbers(self, count: int) -> range:
+        self._number += count
+        return range(self._number - count + 1, self._number + 1)
+
     def set_space(self, text: str) -> None:
         self._write((SET_ABOUT, _row("space", text)))
 
