@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from thatch.errors import CallerError, PeerError, Unavailable
+from thatch.errors import CallerError, PeerError, StoreError, Unavailable
 from thatch.node.client import connect
 from thatch.node.config import Config, Flow, Listen, Timing
 from thatch.node.server import Node
@@ -24,8 +24,8 @@ SPACE = "price double not null 0..1000, symbol string, number int, day date, cos
 
 @asynccontextmanager
 async def running(folder: Path, name: str = "B1", **settings: Any) -> AsyncIterator[Node]:
-    ports = {"client": Listen(), "overlay": Listen()}
-    node = Node(Config(name, SPACE, store=str(folder / f"{name}.thatch"), **{**ports, **settings}))
+    usual = {"space": SPACE, "client": Listen(), "overlay": Listen()}
+    node = Node(Config(name=name, store=str(folder / f"{name}.thatch"), **{**usual, **settings}))
     await node.start()
     try:
         yield node
@@ -303,6 +303,26 @@ def test_a_slow_client_is_told_what_it_lost(tmp_path: Path) -> None:
 
     for policy in ("drop", "disconnect"):
         asyncio.run(scenario(policy))
+
+
+def test_a_space_grows_with_the_settings(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node, await connect(url(node), "ann") as ann:
+            await ann.subscribe("price < 20", durable="kept")
+        grown = SPACE + ", colour string"
+        async with running(tmp_path, space=grown) as node, await connect(url(node), "ann") as ann:
+            kept = await ann.subscribe("price < 20", durable="kept")
+            red = await ann.subscribe("colour = 'red'")
+            await ann.advertise("TRUE")
+            await ann.publish({"price": 1.0, "colour": "red"})
+            assert (await kept.next(5)).id == (await red.next(5)).id
+        async with running(tmp_path) as node:  # settings that are behind
+            assert node.driver.broker.space.index("colour") is not None
+        with pytest.raises(StoreError, match="the configuration says"):
+            async with running(tmp_path, space="price int"):
+                pass
+
+    asyncio.run(scenario())
 
 
 def test_clients_that_are_away_are_forgotten_in_time(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from thatch.broker.broker import OPERATOR
 from thatch.broker.image import image_of
 from thatch.codec import BYTES_MAX
 from thatch.errors import PeerError, StoreError
-from thatch.messages import LinkDown, Tick
+from thatch.messages import Extend, LinkDown, Tick
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
 from thatch.node.driver import Driver
-from thatch.node.http import HttpDoor
+from thatch.node.http import BODY_MAX, HttpDoor
 from thatch.node.outgoing import Gate, Outgoing
 from thatch.node.queues import Queues
 from thatch.node.store import Store
@@ -64,16 +64,17 @@ class Node:
 
     def _restored(self) -> Driver:
         config, store = self.config, self.store
-        space = config.read_space()
-        stored = store.space
-        if stored is None:
-            store.set_space(space.to_json())
-        elif stored != space.to_json():
-            raise StoreError(
-                f"store {store.path}: of another space: {Space.from_json(stored)}; the configuration says {space}. "
-                "A space grows by an operator's Extend, and the configuration keeps what it began with"
-            )
+        wanted = config.read_space()
+        if store.space is None:
+            store.set_space(wanted.to_json())
+        space = wanted if store.space is None else Space.from_json(store.space)
         broker = Broker.restored(config.name, space, store.records(), config.settings(), image=store.image())
+        if not wanted.extends(broker.space) and not broker.space.extends(wanted):
+            raise StoreError(
+                f"store {store.path}: of the space {broker.space}; the configuration says {wanted}. A space may grow "
+                "by nullable attributes and by values of enums, at the end"
+            )
+        self._grown = wanted if wanted != broker.space and wanted.extends(broker.space) else None
         flow, keep = config.flow, config.keep
         limits = Limits(keep.neighbour_bytes, keep.neighbour_seconds, flow.neighbour_bytes, flow.window_bytes)
         driver = Driver(broker, store, Gate(), limits)
@@ -91,9 +92,12 @@ class Node:
         for link in self.driver.broker.links.values():
             if link.is_client and not self.queues.is_queue(link.name):
                 self._away[link.name] = now + self.config.timing.linger
+        if self._grown is not None:
+            log.info("the space grows to %s", self._grown)
+            self.driver.take(Extend(0, self._grown.to_json()), OPERATOR)
         self.store.start(loop.call_soon_threadsafe, self._committed)
         self._session = aiohttp.ClientSession()
-        clients = web.Application()
+        clients = web.Application(client_max_size=BODY_MAX)
         clients.router.add_get("/connect", self._client_came)
         self.http.add_routes(clients)
         overlay = web.Application()
