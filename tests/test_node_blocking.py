@@ -96,3 +96,10 @@ def test_a_store_of_another_broker_is_refused(broker: BrokerProcess, capsys: pyt
     flags = ["--name", "B2", "--space", SPACE, "--listen", "127.0.0.1:0", "--overlay", "127.0.0.1:0"]
     assert main(["broker", *flags, "--store", str(broker.store)]) == 2
     assert "another broker uses it" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken(broker: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["broker", "--name", "B2", "--space", SPACE, "--store", str(tmp_path / "s")]
+    command += ["--listen", f"127.0.0.1:{broker.client_port}", "--overlay", "127.0.0.1:0"]
+    done = subprocess.run([sys.executable, "-m", "thatch.cli", *command], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2 and f"cannot listen on 127.0.0.1:{broker.client_port}" in done.stderr

@@ -202,3 +202,17 @@ def test_a_checkpointed_store_is_checked_row_by_row(tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(data[:at] + b"price < 4" + data[at + 9 :])
     with pytest.raises(StoreError, match="checksum of a row of records"):
         Store(tmp_path / "s", "B1")
+
+
+def test_a_store_that_fails_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    failures: list[Exception] = []
+    calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
+    store.start(lambda *call: calls.put(call), lambda _: None, failures.append)
+    number = store.next_number()
+    store.append("q", number, 0.0, b"once")
+    store.append("q", number, 0.0, b"twice")
+    function, *arguments = calls.get(timeout=10)
+    function(*arguments)
+    assert isinstance(failures[0], sqlite3.IntegrityError)
+    store.stop()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
 from enum import Enum
 
 from thatch.broker import Broker
@@ -168,7 +167,3 @@ class Driver:
         if self.ends.get(link) is end:
             del self.ends[link]
             self.take(LinkDown(forget), link)
-
-    def each_end(self, action: Callable[[str, End], None]) -> None:
-        for link, end in list(self.ends.items()):
-            action(link, end)

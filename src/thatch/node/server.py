@@ -16,7 +16,7 @@ from thatch.broker import Broker
 from thatch.broker.broker import OPERATOR
 from thatch.broker.image import image_of
 from thatch.codec import BYTES_MAX
-from thatch.errors import PeerError, StoreError
+from thatch.errors import ConfigError, PeerError, StoreError
 from thatch.messages import Extend, LinkDown, Tick
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
@@ -51,6 +51,8 @@ class Node:
         self._before = self.store.statistics()
         self.http = HttpDoor(self)
         self.is_ready = False
+        self.is_over = asyncio.Event()  # told to stop, or the store cannot be written any more
+        self.failure: Exception | None = None
         self.client_port = self.overlay_port = 0
         self.dropped = 0  # events, for clients that have gone
         self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
@@ -61,6 +63,7 @@ class Node:
         self._filling: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runners: list[web.AppRunner] = []
+        self._session: aiohttp.ClientSession | None = None
 
     def _restored(self) -> Driver:
         config, store = self.config, self.store
@@ -95,7 +98,7 @@ class Node:
         if self._grown is not None:
             log.info("the space grows to %s", self._grown)
             self.driver.take(Extend(0, self._grown.to_json()), OPERATOR)
-        self.store.start(loop.call_soon_threadsafe, self._committed)
+        self.store.start(loop.call_soon_threadsafe, self.driver.committed, self._store_failed)
         self._session = aiohttp.ClientSession()
         clients = web.Application(client_max_size=BODY_MAX)
         clients.router.add_get("/connect", self._client_came)
@@ -119,7 +122,10 @@ class Node:
         await runner.setup()
         self._runners.append(runner)
         site = web.TCPSite(runner, host, port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
         bound: int = runner.addresses[0][1]
         return bound
 
@@ -140,7 +146,8 @@ class Node:
             await asyncio.sleep(0.05)
         for runner in self._runners:
             await runner.cleanup()
-        await self._session.close()
+        if self._session is not None:
+            await self._session.close()
         self._note_statistics()
         self._keep_image(0)
         await asyncio.to_thread(self.store.stop)
@@ -156,8 +163,11 @@ class Node:
         if not task.cancelled() and task.exception() is not None:
             log.error("a task failed", exc_info=task.exception())
 
-    def _committed(self, ticket: int) -> None:
-        self.driver.committed(ticket)
+    def _store_failed(self, error: Exception) -> None:
+        log.critical("the store cannot be written any more: %s", error)
+        self.is_ready = False
+        self.failure = error
+        self.is_over.set()
 
     # --- Those who come ----------------------------------------------------------------------------------------------
 
@@ -208,6 +218,7 @@ class Node:
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
 
     async def _dial_once(self, name: str, url: str) -> None:
+        assert self._session is not None
         wait = aiohttp.ClientWSTimeout(ws_close=1.0)
         async with asyncio.timeout(self.config.timing.dial):
             socket = await self._session.ws_connect(
