@@ -325,6 +325,32 @@ def test_a_space_grows_with_the_settings(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_events_do_not_wait_behind_a_burst_of_subscriptions(tmp_path: Path) -> None:
+    """Neither at the broker where the burst comes in, nor on the link over which it is told on."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, "B1") as one:
+            neighbours = {"B1": f"ws://127.0.0.1:{one.overlay_port}"}
+            async with (
+                running(tmp_path, "B2", neighbours=neighbours) as two,
+                await connect(url(one), "ann") as ann,
+                await connect(url(two), "bob") as bob,
+                await connect(url(two), "eve") as eve,
+            ):
+                await ann.advertise("TRUE")
+                cheap = await bob.subscribe("price < 20")
+                many = {f"s{number}": f"price > {500 + number} AND symbol = '{number}'" for number in range(800)}
+                burst = asyncio.create_task(eve.subscribe_many(many))
+                await asyncio.sleep(0)
+                for number in range(5):
+                    await ann.publish({"price": 1.0, "number": number})
+                    assert (await cheap.next(5)).event["number"] == number
+                assert not burst.done()
+                await burst
+
+    asyncio.run(scenario())
+
+
 def test_clients_that_are_away_are_forgotten_in_time(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, timing=Timing(linger=0.2)) as node:

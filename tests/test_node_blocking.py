@@ -98,7 +98,7 @@ def test_a_store_of_another_broker_is_refused(broker: BrokerProcess, capsys: pyt
     assert "another broker uses it" in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken(broker: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken(broker: BrokerProcess, tmp_path: Path) -> None:
     command = ["broker", "--name", "B2", "--space", SPACE, "--store", str(tmp_path / "s")]
     command += ["--listen", f"127.0.0.1:{broker.client_port}", "--overlay", "127.0.0.1:0"]
     done = subprocess.run([sys.executable, "-m", "thatch.cli", *command], capture_output=True, text=True, timeout=30)
