@@ -121,33 +121,37 @@ class Driver:
     # --- Events ------------------------------------------------------------------------------------------------------
 
     def publish(self, message: Publish, link: str) -> Outcome:
-        return self._run_events([message], [self.broker.handle(message, link, time.time())])[0]
+        return self._run_events([self.broker.handle(message, link, time.time())])[0]
 
     def publish_all(self, messages: list[Publish], link: str) -> list[Outcome]:
         """Many at once: looking them up together takes a fraction of the time."""
         if len(messages) == 1:
             return [self.publish(messages[0], link)]
-        return self._run_events(messages, self.broker.publish_all(messages, link, time.time()))
+        return self._run_events(self.broker.publish_all(messages, link, time.time()))
 
-    def _run_events(self, messages: list[Publish], effects: list[list[Effect]]) -> list[Outcome]:
+    def _run_events(self, effects: list[list[Effect]]) -> list[Outcome]:
         sending: dict[str, list[bytes]] = {}
-        outcomes = [self._route(*each, sending) for each in zip(messages, effects, strict=True)]
+        outcomes = [self._route(each, sending) for each in effects]
         for link, events in sending.items():
             self.stream(link).append_all(events, self.broker.links[link].is_durable, time.time())
         return outcomes
 
-    def _route(self, message: Publish, effects: list[Effect], sending: dict[str, list[bytes]]) -> Outcome:
-        """What goes to neighbours is put into `sending`."""
+    def _route(self, effects: list[Effect], sending: dict[str, list[bytes]]) -> Outcome:
+        """The effects of one event. What goes to neighbours is put into `sending`."""
         if not effects:
             return Outcome.ROUTED
         if self.store.is_full and any(map(self._is_kept, effects)):
             self.refused_for_space += 1
             return Outcome.REFUSED
-        outcome, encoded = Outcome.ROUTED, encode(message)
-        links = self.broker.links
+        outcome, links = Outcome.ROUTED, self.broker.links
+        encoded, body = b"", None  # the last event that was encoded: most often all effects have the same
         for effect in effects:
-            if links[effect.link].is_durable and type(effect) is not Reject:  # type: ignore[union-attr]
-                outcome = Outcome.KEPT
+            if type(effect) is Send or type(effect) is Deliver:
+                event = effect.message if type(effect) is Send else effect.event  # type: ignore[union-attr]
+                if event is not body:
+                    encoded, body = encode(event), event
+                if links[effect.link].is_durable:
+                    outcome = Outcome.KEPT
             if type(effect) is Send:
                 sending.setdefault(effect.link, []).append(encoded)
             elif type(effect) is Deliver:
