@@ -14,7 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from thatch.broker import Client
+from thatch.codec import encode
 from thatch.errors import CallerError, PeerError, StoreError, Unavailable
+from thatch.messages import Digest, Hello, Publish
+from thatch.node import wire
 from thatch.node.client import connect
 from thatch.node.config import Config, Flow, Listen, Timing
 from thatch.node.server import Node
@@ -203,6 +207,24 @@ def test_garbage_is_hung_up_on(tmp_path: Path, data: bytes) -> None:
     asyncio.run(scenario())
 
 
+def test_nothing_counts_as_published_after_the_end_of_a_session(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, routing="subscriptions") as node, aiohttp.ClientSession() as session:
+            space = node.driver.broker.space
+            hello = Hello("eve", 7, space.to_json(), is_client=True)
+            wrong = Digest(7 << 32 | 1, 1, (0,), (0,))
+            event = Publish("eve:1", {"price": 1.0})
+            frames = wire.Frames(space, wire.FromNode)
+            async with session.ws_connect(f"{url(node)}/connect") as socket:
+                await socket.send_bytes(wire.frame([encode(each) for each in (hello, wrong, event)]))
+                came: list[Any] = []
+                async for frame in socket:
+                    came += frames.decode(frame.data)
+                assert not any(isinstance(each, wire.Published) for each in came) and socket.close_code == 1008
+
+    asyncio.run(scenario())
+
+
 def test_over_http(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node, aiohttp.ClientSession(url(node, "http")) as http:
@@ -263,10 +285,6 @@ def test_a_slow_client_is_told_what_it_lost(tmp_path: Path) -> None:
             got = await slow.subscribe("price < 20")
             await slow.close()
             async with session.ws_connect(f"{url(node)}/connect") as socket, await connect(url(node)) as bob:
-                from thatch.broker import Client
-                from thatch.codec import encode
-                from thatch.node import wire
-
                 silent = Client("slow", node.driver.broker.space)
                 silent.connect("home", 5)
                 silent.subscribe("home", "s", "price < 20")

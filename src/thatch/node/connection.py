@@ -178,6 +178,9 @@ class ClientConnection(Connection):
 
     def _publish(self, events: list[Publish]) -> None:
         driver = self.node.driver
+        link = driver.broker.links.get(self.name)
+        if link is None or not link.is_met:  # hung up on: what is dropped may not count as published
+            raise PeerError("an event after the end of the session")
         self._published += len(events)
         outcomes = driver.publish_all(events, self.name)
         if Outcome.KEPT in outcomes:
