@@ -33,7 +33,8 @@ log = logging.getLogger("thatch.node")
 TICK_SECONDS = 0.5
 STATISTICS_SECONDS = 10.0
 IMAGE_CHANGES = 5_000  # records that an image may be behind by when nobody is in a hurry
-PATIENCE_SECONDS = 0.2  # how long a receiver that has not read anything still counts as one that moves
+STALLED_SECONDS = 0.2  # a receiver that has not read anything for so long
+PATIENCE_SECONDS = 1.0  # how long publishers wait for a client that has much to read; then it is slow
 CONTROL_MAX = 512 * 2**20  # bytes of control messages for a neighbour: a listing of all it is to hold is one message
 
 
@@ -60,7 +61,7 @@ class Node:
         self._events_seen = 0
         self._image_at = self.store.records_written if self.store.image() is not None else -1
         self._connections: dict[Connection, None] = {}
-        self._filling: dict[Connection, None] = {}
+        self._filling: dict[Connection, float] = {}  # since when
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runners: list[web.AppRunner] = []
         self._session: aiohttp.ClientSession | None = None
@@ -247,27 +248,31 @@ class Node:
     # --- Time --------------------------------------------------------------------------------------------------------
 
     def filling(self, connection: Connection) -> None:
-        """A receiver has much to read."""
-        self._filling[connection] = None
+        """A client has much to read."""
+        self._filling.setdefault(connection, asyncio.get_running_loop().time())
 
     async def pressure(self, but: Connection | None = None) -> None:
-        """Whoever brings events waits for receivers that have much to read and are reading; for one that has stalled
-        nobody waits."""
+        """Whoever brings events waits for receivers that have much to read and are reading: for a client a moment, for
+        a neighbour as long as it reads. For one that has stalled nobody waits."""
         for _ in range(100):
             if not self._is_pressed(but):
                 return
             await asyncio.sleep(0.002)
 
     def _is_pressed(self, but: Connection | None) -> bool:
-        if self._filling:
-            since = asyncio.get_running_loop().time() - PATIENCE_SECONDS
-            for each in list(self._filling):
-                if each not in self._connections or not each.is_filled:
-                    del self._filling[each]
-                elif each.moved_at > since and each is not but:
-                    return True
+        now = asyncio.get_running_loop().time()
+        for each, since in list(self._filling.items()):
+            if each not in self._connections or not each.is_filled:
+                del self._filling[each]
+            elif each.moved_at > now - STALLED_SECONDS and since > now - PATIENCE_SECONDS and each is not but:
+                return True
         limit = self.config.flow.neighbour_bytes // 2
-        return any(each.waiting_bytes > limit and each.is_attached for each in self.driver.streams.values())
+        for name, stream in self.driver.streams.items():
+            if stream.waiting_bytes > limit:
+                end = self.driver.ends.get(name)
+                if isinstance(end, Connection) and end.moved_at > now - STALLED_SECONDS and end is not but:
+                    return True
+        return False
 
     async def _pass_time(self) -> None:
         saved = time.time()
