@@ -12,6 +12,8 @@ READY := $(VENV)/.ready
 
 demo: $(READY)
 	@$(BIN)/thatch demo
+	@echo
+	@$(BIN)/thatch demo --network
 
 test: check
 	@$(BIN)/python -m pytest

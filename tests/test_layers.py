@@ -20,6 +20,7 @@ ORDER = [
     "axis",
     "space",
     "readable",
+    "points",
     "grid",
     "intervals",
     "region",
@@ -46,6 +47,7 @@ ORDER = [
     "node",
     "commands",
     "demo",
+    "network_demo",
     "cli",
 ]
 

@@ -14,7 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from thatch.errors import CallerError, PeerError, Unavailable
+from thatch.broker import Client
+from thatch.codec import encode
+from thatch.errors import CallerError, PeerError, StoreError, Unavailable
+from thatch.messages import Digest, Hello, Publish
+from thatch.node import wire
 from thatch.node.client import connect
 from thatch.node.config import Config, Flow, Listen, Timing
 from thatch.node.server import Node
@@ -24,8 +28,8 @@ SPACE = "price double not null 0..1000, symbol string, number int, day date, cos
 
 @asynccontextmanager
 async def running(folder: Path, name: str = "B1", **settings: Any) -> AsyncIterator[Node]:
-    ports = {"client": Listen(), "overlay": Listen()}
-    node = Node(Config(name, SPACE, store=str(folder / f"{name}.thatch"), **{**ports, **settings}))
+    usual = {"space": SPACE, "client": Listen(), "overlay": Listen()}
+    node = Node(Config(name=name, store=str(folder / f"{name}.thatch"), **{**usual, **settings}))
     await node.start()
     try:
         yield node
@@ -203,6 +207,24 @@ def test_garbage_is_hung_up_on(tmp_path: Path, data: bytes) -> None:
     asyncio.run(scenario())
 
 
+def test_nothing_counts_as_published_after_the_end_of_a_session(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, routing="subscriptions") as node, aiohttp.ClientSession() as session:
+            space = node.driver.broker.space
+            hello = Hello("eve", 7, space.to_json(), is_client=True)
+            wrong = Digest(7 << 32 | 1, 1, (0,), (0,))
+            event = Publish("eve:1", {"price": 1.0})
+            frames = wire.Frames(space, wire.FromNode)
+            async with session.ws_connect(f"{url(node)}/connect") as socket:
+                await socket.send_bytes(wire.frame([encode(each) for each in (hello, wrong, event)]))
+                came: list[Any] = []
+                async for frame in socket:
+                    came += frames.decode(frame.data)
+                assert not any(isinstance(each, wire.Published) for each in came) and socket.close_code == 1008
+
+    asyncio.run(scenario())
+
+
 def test_over_http(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node, aiohttp.ClientSession(url(node, "http")) as http:
@@ -263,10 +285,6 @@ def test_a_slow_client_is_told_what_it_lost(tmp_path: Path) -> None:
             got = await slow.subscribe("price < 20")
             await slow.close()
             async with session.ws_connect(f"{url(node)}/connect") as socket, await connect(url(node)) as bob:
-                from thatch.broker import Client
-                from thatch.codec import encode
-                from thatch.node import wire
-
                 silent = Client("slow", node.driver.broker.space)
                 silent.connect("home", 5)
                 silent.subscribe("home", "s", "price < 20")
@@ -303,6 +321,52 @@ def test_a_slow_client_is_told_what_it_lost(tmp_path: Path) -> None:
 
     for policy in ("drop", "disconnect"):
         asyncio.run(scenario(policy))
+
+
+def test_a_space_grows_with_the_settings(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node, await connect(url(node), "ann") as ann:
+            await ann.subscribe("price < 20", durable="kept")
+        grown = SPACE + ", colour string"
+        async with running(tmp_path, space=grown) as node, await connect(url(node), "ann") as ann:
+            kept = await ann.subscribe("price < 20", durable="kept")
+            red = await ann.subscribe("colour = 'red'")
+            await ann.advertise("TRUE")
+            await ann.publish({"price": 1.0, "colour": "red"})
+            assert (await kept.next(5)).id == (await red.next(5)).id
+        async with running(tmp_path) as node:  # settings that are behind
+            assert node.driver.broker.space.index("colour") is not None
+        with pytest.raises(StoreError, match="the configuration says"):
+            async with running(tmp_path, space="price int"):
+                pass
+
+    asyncio.run(scenario())
+
+
+def test_events_do_not_wait_behind_a_burst_of_subscriptions(tmp_path: Path) -> None:
+    """Neither at the broker where the burst comes in, nor on the link over which it is told on."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, "B1") as one:
+            neighbours = {"B1": f"ws://127.0.0.1:{one.overlay_port}"}
+            async with (
+                running(tmp_path, "B2", neighbours=neighbours) as two,
+                await connect(url(one), "ann") as ann,
+                await connect(url(two), "bob") as bob,
+                await connect(url(two), "eve") as eve,
+            ):
+                await ann.advertise("TRUE")
+                cheap = await bob.subscribe("price < 20")
+                many = {f"s{number}": f"price > {500 + number} AND symbol = '{number}'" for number in range(1_500)}
+                burst = asyncio.create_task(eve.subscribe_many(many))
+                await asyncio.sleep(0)
+                for number in range(2):
+                    await ann.publish({"price": 1.0, "number": number})
+                    assert (await cheap.next(5)).event["number"] == number
+                assert not burst.done()
+                await burst
+
+    asyncio.run(scenario())
 
 
 def test_clients_that_are_away_are_forgotten_in_time(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from node_process import SPACE, BrokerProcess
+from node_process import SPACE, BrokerProcess, is_soak
 from thatch.cli import main
 from thatch.errors import CallerError, Unavailable
 from thatch.node.blocking import connect_blocking
@@ -96,3 +96,16 @@ def test_a_store_of_another_broker_is_refused(broker: BrokerProcess, capsys: pyt
     flags = ["--name", "B2", "--space", SPACE, "--listen", "127.0.0.1:0", "--overlay", "127.0.0.1:0"]
     assert main(["broker", *flags, "--store", str(broker.store)]) == 2
     assert "another broker uses it" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not is_soak(), reason="takes ten seconds: the kills in test_node_kill.py show the same")
+def test_the_demo_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--network"]) == 0
+    assert capsys.readouterr().out.endswith("Nothing was lost.\n")
+
+
+def test_a_port_that_is_taken(broker: BrokerProcess, tmp_path: Path) -> None:
+    command = ["broker", "--name", "B2", "--space", SPACE, "--store", str(tmp_path / "s")]
+    command += ["--listen", f"127.0.0.1:{broker.client_port}", "--overlay", "127.0.0.1:0"]
+    done = subprocess.run([sys.executable, "-m", "thatch.cli", *command], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2 and f"cannot listen on 127.0.0.1:{broker.client_port}" in done.stderr

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from strategies import soaked
 from thatch.errors import StoreError
 from thatch.messages import Drop, Put
 from thatch.node.store import QueueRow, Store
@@ -157,7 +158,7 @@ def test_flipped_bits_are_refused_or_harmless(crashed: tuple[Path, Contents, Con
     path, whole, before = crashed
     chance = random.Random(3)
     refused = last = 0
-    for trial in range(150):
+    for trial in range(soaked(90, 2_000)):
         copy = snapshot(path, tmp_path / "copy")
         target = copy if trial % 3 == 0 else copy.with_name("s-wal")
         data = bytearray(target.read_bytes())
@@ -171,8 +172,8 @@ def test_flipped_bits_are_refused_or_harmless(crashed: tuple[Path, Contents, Con
         else:
             assert found in (whole, before), f"trial {trial}: byte {at} of {target.name} of {len(data)}"
             last += found == before
-    assert refused > 50
-    assert last < 10  # in the very last transaction, where a flipped bit looks like a crash
+    assert refused > 30
+    assert last < refused / 5  # in the very last transaction, where a flipped bit looks like a crash
 
 
 def test_torn_files(crashed: tuple[Path, Contents, Contents], tmp_path: Path) -> None:
@@ -201,3 +202,17 @@ def test_a_checkpointed_store_is_checked_row_by_row(tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(data[:at] + b"price < 4" + data[at + 9 :])
     with pytest.raises(StoreError, match="checksum of a row of records"):
         Store(tmp_path / "s", "B1")
+
+
+def test_a_store_that_fails_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    failures: list[Exception] = []
+    calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
+    store.start(lambda *call: calls.put(call), lambda _: None, failures.append)
+    number = store.next_number()
+    store.append("q", number, 0.0, b"once")
+    store.append("q", number, 0.0, b"twice")
+    function, *arguments = calls.get(timeout=10)
+    function(*arguments)
+    assert isinstance(failures[0], sqlite3.IntegrityError)
+    store.stop()

@@ -70,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
         "earthquakes and a dozen subscriptions, in one process.",
     )
     demo.add_argument("--earthquakes", action="store_true", help="the small one, which needs no Spark")
+    demo.add_argument(
+        "--network", action="store_true", help="three brokers, of which one is killed, and what gets lost"
+    )
     demo.set_defaults(run=_demo)
 
     validate = commands.add_parser(
@@ -438,6 +441,8 @@ def _demo(options: argparse.Namespace) -> int:
     from thatch import demo
     from thatch.commands import flights
 
+    if options.network:
+        return _network(options)
     missing = flights.missing()
     if not options.earthquakes and missing is None:
         result = flights.run()
@@ -448,6 +453,14 @@ def _demo(options: argparse.Namespace) -> int:
     quakes = demo.run()
     print(_json(quakes) if options.json else demo.shown(quakes))
     return OK
+
+
+def _network(options: argparse.Namespace) -> int:
+    from thatch import network_demo
+
+    result = network_demo.run()
+    print(_json(result) if options.json else network_demo.shown(result))
+    return NO if any(each["missing"] or each["twice"] for each in result["subscribers"]) else OK
 
 
 def _validate(options: argparse.Namespace) -> int:

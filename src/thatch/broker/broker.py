@@ -71,6 +71,7 @@ from thatch.messages import (
     Unsubscribe,
     session_of,
 )
+from thatch.points import plain_columns
 from thatch.region import Region
 from thatch.space import Space
 
@@ -441,6 +442,35 @@ class Broker:
                 self._effects = effects[at]
                 self._publish(message, link)
             return effects
+        needs_points = self._counts_distance or self._forwarding.cells is not None
+        columns = None if needs_points else self._plain_columns(messages, source)
+        taken: Sequence[int] = range(len(messages))
+        if columns is None:
+            taken, columns = self._columns(messages, source, effects)
+        if not taken:
+            return effects
+        are_advertised = self._are_advertised(source, columns)
+        held = self._forwarding.subscriptions.holding_all(columns)
+        for at, is_advertised, entries in zip(taken, are_advertised, held, strict=True):
+            self._effects, message = effects[at], messages[at]
+            if is_advertised or self._is_advertised(message, source, self.space.encode(message.event)):
+                self._route(message, source, self.space.encode(message.event) if needs_points else [], entries)
+        return effects
+
+    def _plain_columns(self, messages: Sequence[Publish], source: Link) -> list[Coordinates] | None:
+        """Their coordinates, if nothing is wrong or odd about any of them."""
+        are_own = not source.is_client or all(each.id.startswith(source.prefix) for each in messages)
+        if not are_own or (source.is_client and self.open_space is not self.space):
+            return None
+        columns = plain_columns([each.event for each in messages], self.space)
+        if columns is not None:
+            source.counts.events_in += len(messages)
+        return columns
+
+    def _columns(
+        self, messages: Sequence[Publish], source: Link, effects: list[list[Effect]]
+    ) -> tuple[list[int], list[Coordinates]]:
+        """Which of them are taken, and their coordinates, looking at each."""
         taken, points = [], []
         for at, message in enumerate(messages):
             self._effects = effects[at]
@@ -450,17 +480,7 @@ class Broker:
                 points.append(point)
             elif not source.is_client:  # a neighbour that sends what cannot be read: hung up on
                 break
-        if not points:
-            return effects
-        columns = list(np.array(points, np.int64).T.copy())
-        are_advertised = self._are_advertised(source, columns)
-        for at, point, is_advertised, held in zip(
-            taken, points, are_advertised, self._forwarding.subscriptions.holding_all(columns), strict=True
-        ):
-            self._effects = effects[at]
-            if is_advertised or self._is_advertised(messages[at], source, point):
-                self._route(messages[at], source, point, held)
-        return effects
+        return taken, list(np.array(points, np.int64).T.copy())
 
     def _publish(self, message: Publish, link: str) -> None:
         source = self._links.get(link)

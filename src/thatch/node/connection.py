@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,6 +47,7 @@ class Connection(End):
         self.moved_at = 0.0  # when a frame was written last
         self._descriptor = descriptor
         self._bytes_max = bytes_max
+        self._fills_at = node.config.flow.client_bytes // 2
         self._frames: wire.Frames | None = None
         self._space: Any = None
 
@@ -97,7 +99,7 @@ class Connection(End):
     @property
     def is_filled(self) -> bool:
         """Whether half of what may wait to be read does."""
-        return self.outgoing.events_bytes > self.node.config.flow.client_bytes // 2
+        return self.outgoing.events_bytes > self._fills_at
 
     async def take_all(self, messages: list[Message]) -> None:
         raise NotImplementedError
@@ -176,6 +178,9 @@ class ClientConnection(Connection):
 
     def _publish(self, events: list[Publish]) -> None:
         driver = self.node.driver
+        link = driver.broker.links.get(self.name)
+        if link is None or not link.is_met:  # hung up on: what is dropped may not count as published
+            raise PeerError("an event after the end of the session")
         self._published += len(events)
         outcomes = driver.publish_all(events, self.name)
         if Outcome.KEPT in outcomes:
@@ -227,7 +232,7 @@ class ClientConnection(Connection):
             self.outgoing.event(wire.encoded_event(ids, event))
         except Overflow as error:
             self.overflow(error)
-        if self.is_filled:
+        if self.outgoing.events_bytes > self._fills_at:
             self.node.filling(self)
 
     def ended(self) -> None:
@@ -319,8 +324,8 @@ class NeighbourConnection(Connection):
         self._store = message.store
         outgoing = self.outgoing
 
-        def send(number: int, event: bytes) -> None:
-            outgoing.event(encode(wire.Forward(number, wire.around(event))))
+        def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
+            outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
 
         heard = message.heard if message.of == driver.store.identity else 0
         driver.stream(self.name).attach(send, heard)

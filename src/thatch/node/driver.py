@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
 from enum import Enum
 
 from thatch.broker import Broker
@@ -122,38 +121,43 @@ class Driver:
     # --- Events ------------------------------------------------------------------------------------------------------
 
     def publish(self, message: Publish, link: str) -> Outcome:
-        return self._route(message, self.broker.handle(message, link, time.time()), time.time())
+        return self._run_events([self.broker.handle(message, link, time.time())])[0]
 
     def publish_all(self, messages: list[Publish], link: str) -> list[Outcome]:
         """Many at once: looking them up together takes a fraction of the time."""
         if len(messages) == 1:
             return [self.publish(messages[0], link)]
-        now = time.time()
-        effects = self.broker.publish_all(messages, link, now)
-        return [self._route(message, each, now) for message, each in zip(messages, effects, strict=True)]
+        return self._run_events(self.broker.publish_all(messages, link, time.time()))
 
-    def _route(self, message: Publish, effects: list[Effect], now: float) -> Outcome:
+    def _run_events(self, effects: list[list[Effect]]) -> list[Outcome]:
+        sending: dict[str, list[bytes]] = {}
+        outcomes = [self._route(each, sending) for each in effects]
+        for link, events in sending.items():
+            self.stream(link).append_all(events, self.broker.links[link].is_durable, time.time())
+        return outcomes
+
+    def _route(self, effects: list[Effect], sending: dict[str, list[bytes]]) -> Outcome:
+        """The effects of one event. What goes to neighbours is put into `sending`."""
         if not effects:
             return Outcome.ROUTED
         if self.store.is_full and any(map(self._is_kept, effects)):
             self.refused_for_space += 1
             return Outcome.REFUSED
-        outcome, encoded = Outcome.ROUTED, encode(message)
-        links = self.broker.links
+        outcome, links = Outcome.ROUTED, self.broker.links
+        encoded, body = b"", None  # the last event that was encoded: most often all effects have the same
         for effect in effects:
-            if type(effect) is Deliver:
+            if type(effect) is Send or type(effect) is Deliver:
+                event = effect.message if type(effect) is Send else effect.event  # type: ignore[union-attr]
+                if event is not body:
+                    encoded, body = encode(event), event
                 if links[effect.link].is_durable:
                     outcome = Outcome.KEPT
-                end = self.ends.get(effect.link)
-                if end is not None:
-                    end.deliver(effect.ids, encoded)
-            elif type(effect) is Send:
-                kept = links[effect.link].is_durable
-                if kept:
-                    outcome = Outcome.KEPT
-                self.stream(effect.link).append(encoded, kept, now)
-            else:
-                assert isinstance(effect, Reject)
+            if type(effect) is Send:
+                sending.setdefault(effect.link, []).append(encoded)
+            elif type(effect) is Deliver:
+                if effect.link in self.ends:
+                    self.ends[effect.link].deliver(effect.ids, encoded)
+            elif type(effect) is Reject:
                 self._reject(effect)
         return outcome
 
@@ -167,7 +171,3 @@ class Driver:
         if self.ends.get(link) is end:
             del self.ends[link]
             self.take(LinkDown(forget), link)
-
-    def each_end(self, action: Callable[[str, End], None]) -> None:
-        for link, end in list(self.ends.items()):
-            action(link, end)

@@ -69,15 +69,12 @@ class HttpReader(LocalClient):
 
     def __init__(self, driver: Driver, name: str, bytes_max: int) -> None:
         super().__init__(driver, name)
-        self.refused: Refused | None = None
         self.changed = asyncio.Event()
         self.dropped = 0
         self._bytes_max, self._bytes = bytes_max, 0
         self._events: deque[bytes] = deque()
 
     def heard(self, message: Message) -> None:
-        if isinstance(message, Refused):
-            self.refused = message
         self.changed.set()
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:

@@ -94,8 +94,14 @@ class Outgoing:
             self._drop_oldest()
         self.wake()
 
-    def kept(self, message: bytes) -> None:
-        self._kept.append(message)
+    def events(self, messages: list[bytes]) -> None:
+        """Many, which are not dropped: their stream has a window."""
+        self._events += messages
+        self._events_bytes += sum(map(len, messages))
+        self.wake()
+
+    def kept(self, messages: list[bytes]) -> None:
+        self._kept += messages
         self.wake()
 
     def _drop_oldest(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from thatch.broker.tables import SUBSCRIPTIONS, check_name
@@ -75,8 +75,9 @@ class Queue(LocalClient):
         self.note_lost()
         id = self.id
 
-        def send(number: int, event: bytes) -> None:
-            reader.outgoing.kept(encode(wire.Kept(id, number, wire.around(event))))
+        def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
+            pairs = zip(numbers, events, strict=True)
+            reader.outgoing.kept([encode(wire.Kept(id, number, wire.around(event))) for number, event in pairs])
 
         self.stream.attach(send, 0)
 

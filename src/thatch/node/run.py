@@ -7,6 +7,7 @@ import gc
 import signal
 from importlib.util import find_spec
 
+from thatch.errors import StoreError
 from thatch.node.config import Config
 from thatch.node.logs import begin
 from thatch.node.server import Node
@@ -23,14 +24,19 @@ def run(config: Config) -> None:
 
 
 async def _serve(config: Config) -> None:
-    node = Node(config)
-    gc.collect()
-    gc.freeze()  # what was restored stays: looking at it again and again held up events
-    stop = asyncio.Event()
+    gc.disable()
+    try:
+        node = Node(config)
+        gc.freeze()  # what was restored stays: looking at it again and again would hold up events
+    finally:
+        gc.enable()
+    gc.set_threshold(20_000, 20, 100)  # a frame of events is thousands of objects that go together
     for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+        asyncio.get_running_loop().add_signal_handler(each, node.is_over.set)
     try:
         await node.start()
-        await stop.wait()
+        await node.is_over.wait()
     finally:
         await node.stop()
+    if node.failure is not None:
+        raise StoreError(f"store {config.store_path}: cannot be written any more: {node.failure}")

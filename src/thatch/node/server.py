@@ -16,12 +16,12 @@ from thatch.broker import Broker
 from thatch.broker.broker import OPERATOR
 from thatch.broker.image import image_of
 from thatch.codec import BYTES_MAX
-from thatch.errors import PeerError, StoreError
-from thatch.messages import LinkDown, Tick
+from thatch.errors import ConfigError, PeerError, StoreError
+from thatch.messages import Extend, LinkDown, Tick
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
 from thatch.node.driver import Driver
-from thatch.node.http import HttpDoor
+from thatch.node.http import BODY_MAX, HttpDoor
 from thatch.node.outgoing import Gate, Outgoing
 from thatch.node.queues import Queues
 from thatch.node.store import Store
@@ -33,7 +33,8 @@ log = logging.getLogger("thatch.node")
 TICK_SECONDS = 0.5
 STATISTICS_SECONDS = 10.0
 IMAGE_CHANGES = 5_000  # records that an image may be behind by when nobody is in a hurry
-PATIENCE_SECONDS = 0.2  # how long a receiver that has not read anything still counts as one that moves
+STALLED_SECONDS = 0.2  # a receiver that has not read anything for so long
+PATIENCE_SECONDS = 1.0  # how long publishers wait for a client that has much to read; then it is slow
 CONTROL_MAX = 512 * 2**20  # bytes of control messages for a neighbour: a listing of all it is to hold is one message
 
 
@@ -51,6 +52,8 @@ class Node:
         self._before = self.store.statistics()
         self.http = HttpDoor(self)
         self.is_ready = False
+        self.is_over = asyncio.Event()  # told to stop, or the store cannot be written any more
+        self.failure: Exception | None = None
         self.client_port = self.overlay_port = 0
         self.dropped = 0  # events, for clients that have gone
         self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
@@ -58,22 +61,24 @@ class Node:
         self._events_seen = 0
         self._image_at = self.store.records_written if self.store.image() is not None else -1
         self._connections: dict[Connection, None] = {}
-        self._filling: dict[Connection, None] = {}
+        self._filling: dict[Connection, float] = {}  # since when
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runners: list[web.AppRunner] = []
+        self._session: aiohttp.ClientSession | None = None
 
     def _restored(self) -> Driver:
         config, store = self.config, self.store
-        space = config.read_space()
-        stored = store.space
-        if stored is None:
-            store.set_space(space.to_json())
-        elif stored != space.to_json():
-            raise StoreError(
-                f"store {store.path}: of another space: {Space.from_json(stored)}; the configuration says {space}. "
-                "A space grows by an operator's Extend, and the configuration keeps what it began with"
-            )
+        wanted = config.read_space()
+        if store.space is None:
+            store.set_space(wanted.to_json())
+        space = wanted if store.space is None else Space.from_json(store.space)
         broker = Broker.restored(config.name, space, store.records(), config.settings(), image=store.image())
+        if not wanted.extends(broker.space) and not broker.space.extends(wanted):
+            raise StoreError(
+                f"store {store.path}: of the space {broker.space}; the configuration says {wanted}. A space may grow "
+                "by nullable attributes and by values of enums, at the end"
+            )
+        self._grown = wanted if wanted != broker.space and wanted.extends(broker.space) else None
         flow, keep = config.flow, config.keep
         limits = Limits(keep.neighbour_bytes, keep.neighbour_seconds, flow.neighbour_bytes, flow.window_bytes)
         driver = Driver(broker, store, Gate(), limits)
@@ -91,9 +96,12 @@ class Node:
         for link in self.driver.broker.links.values():
             if link.is_client and not self.queues.is_queue(link.name):
                 self._away[link.name] = now + self.config.timing.linger
-        self.store.start(loop.call_soon_threadsafe, self._committed)
+        if self._grown is not None:
+            log.info("the space grows to %s", self._grown)
+            self.driver.take(Extend(0, self._grown.to_json()), OPERATOR)
+        self.store.start(loop.call_soon_threadsafe, self.driver.committed, self._store_failed)
         self._session = aiohttp.ClientSession()
-        clients = web.Application()
+        clients = web.Application(client_max_size=BODY_MAX)
         clients.router.add_get("/connect", self._client_came)
         self.http.add_routes(clients)
         overlay = web.Application()
@@ -115,7 +123,10 @@ class Node:
         await runner.setup()
         self._runners.append(runner)
         site = web.TCPSite(runner, host, port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
         bound: int = runner.addresses[0][1]
         return bound
 
@@ -136,7 +147,8 @@ class Node:
             await asyncio.sleep(0.05)
         for runner in self._runners:
             await runner.cleanup()
-        await self._session.close()
+        if self._session is not None:
+            await self._session.close()
         self._note_statistics()
         self._keep_image(0)
         await asyncio.to_thread(self.store.stop)
@@ -152,8 +164,11 @@ class Node:
         if not task.cancelled() and task.exception() is not None:
             log.error("a task failed", exc_info=task.exception())
 
-    def _committed(self, ticket: int) -> None:
-        self.driver.committed(ticket)
+    def _store_failed(self, error: Exception) -> None:
+        log.critical("the store cannot be written any more: %s", error)
+        self.is_ready = False
+        self.failure = error
+        self.is_over.set()
 
     # --- Those who come ----------------------------------------------------------------------------------------------
 
@@ -204,6 +219,7 @@ class Node:
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
 
     async def _dial_once(self, name: str, url: str) -> None:
+        assert self._session is not None
         wait = aiohttp.ClientWSTimeout(ws_close=1.0)
         async with asyncio.timeout(self.config.timing.dial):
             socket = await self._session.ws_connect(
@@ -232,27 +248,31 @@ class Node:
     # --- Time --------------------------------------------------------------------------------------------------------
 
     def filling(self, connection: Connection) -> None:
-        """A receiver has much to read."""
-        self._filling[connection] = None
+        """A client has much to read."""
+        self._filling.setdefault(connection, asyncio.get_running_loop().time())
 
     async def pressure(self, but: Connection | None = None) -> None:
-        """Whoever brings events waits for receivers that have much to read and are reading; for one that has stalled
-        nobody waits."""
+        """Whoever brings events waits for receivers that have much to read and are reading: for a client a moment, for
+        a neighbour as long as it reads. For one that has stalled nobody waits."""
         for _ in range(100):
             if not self._is_pressed(but):
                 return
             await asyncio.sleep(0.002)
 
     def _is_pressed(self, but: Connection | None) -> bool:
-        if self._filling:
-            since = asyncio.get_running_loop().time() - PATIENCE_SECONDS
-            for each in list(self._filling):
-                if each not in self._connections or not each.is_filled:
-                    del self._filling[each]
-                elif each.moved_at > since and each is not but:
-                    return True
+        now = asyncio.get_running_loop().time()
+        for each, since in list(self._filling.items()):
+            if each not in self._connections or not each.is_filled:
+                del self._filling[each]
+            elif each.moved_at > now - STALLED_SECONDS and since > now - PATIENCE_SECONDS and each is not but:
+                return True
         limit = self.config.flow.neighbour_bytes // 2
-        return any(each.waiting_bytes > limit and each.is_attached for each in self.driver.streams.values())
+        for name, stream in self.driver.streams.items():
+            if stream.waiting_bytes > limit:
+                end = self.driver.ends.get(name)
+                if isinstance(end, Connection) and end.moved_at > now - STALLED_SECONDS and end is not but:
+                    return True
+        return False
 
     async def _pass_time(self) -> None:
         saved = time.time()

@@ -180,6 +180,10 @@ class Store:
         self._number += 1
         return self._number
 
+    def next_numbers(self, count: int) -> range:
+        self._number += count
+        return range(self._number - count + 1, self._number + 1)
+
     def set_space(self, text: str) -> None:
         self._write((SET_ABOUT, _row("space", text)))
 
@@ -233,10 +237,15 @@ class Store:
 
     # --- The thread --------------------------------------------------------------------------------------------------
 
-    def start(self, later: Callable[..., Any], committed: Callable[[int], None]) -> None:
+    def start(
+        self,
+        later: Callable[..., Any],
+        committed: Callable[[int], None],
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
         """`later(function, *arguments)` runs a function in the thread of the one who asks; there, `committed` hears up
-        to which ticket all is on disk."""
-        self._later, self._committed = later, committed
+        to which ticket all is on disk, and `failed` what happened if nothing can be written any more."""
+        self._later, self._committed, self._failed = later, committed, failed
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
 
@@ -255,6 +264,14 @@ class Store:
         self._lock_file.close()
 
     def _work(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:
+            if self._failed is None:
+                raise
+            self._tell(self._failed, error)
+
+    def _serve(self) -> None:
         while True:
             with self._condition:
                 while not (self._writes or self._reads or self._is_stopping):

@@ -14,13 +14,13 @@ What is too much or too old goes, the oldest first, and is counted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from thatch.node.store import HeldRow, Store
 
 PAGE_COUNT = 256
 SEGMENT_COUNT, SEGMENT_BYTES = 128, 65_536
-Send = Callable[[int, bytes], None]  # number, encoded event
+Send = Callable[[Sequence[int], Sequence[bytes]], None]  # numbers, encoded events
 
 
 class Limits:
@@ -120,6 +120,25 @@ class Stream:
             self._is_behind = True
         return number
 
+    def append_all(self, events: list[bytes], kept: bool, now: float) -> None:
+        """`append` of each; at once, if they need no disk and the receiver keeps up."""
+        keeps_up = self._send is not None and not self._is_behind and self._cursor >= self._last
+        if kept or not keeps_up or self._under_way_bytes >= self.limits.window:
+            for event in events:
+                self.append(event, kept, now)
+            return
+        assert self._send is not None
+        numbers = self._store.next_numbers(len(events))
+        size = sum(map(len, events))
+        self._memory_sent.extend(zip(numbers, events, strict=True))
+        self._memory_bytes += size
+        if self._memory_bytes > self.limits.memory_max:
+            self._forget_oldest()
+        self._last = self._cursor = numbers[-1]
+        self._under_way.append((numbers[-1], size))
+        self._under_way_bytes += size
+        self._send(numbers, events)
+
     def acknowledge(self, number: int) -> None:
         """The receiver holds what came up to this number."""
         for memory in (self._memory_sent, self._memory_waiting):
@@ -163,7 +182,7 @@ class Stream:
         self._cursor = number
         self._under_way.append((number, len(event)))
         self._under_way_bytes += len(event)
-        self._send(number, event)
+        self._send((number,), (event,))
 
     def _drop_too_much(self) -> None:
         while self.held.bytes > self.limits.bytes_max and self.held.count > 1:

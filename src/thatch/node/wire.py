@@ -159,7 +159,7 @@ def frame(messages: Iterable[bytes]) -> bytes:
     return b"\xdd" + len(parts).to_bytes(4, "big") + b"".join(parts)
 
 
-@lru_cache(10_000)
+@lru_cache(65_536)
 def _head_of_event(ids: tuple[str, ...]) -> bytes:
     return encode(Event(ids, around(b"")))
 
@@ -169,6 +169,14 @@ def encoded_event(ids: tuple[str, ...], event: bytes) -> bytes:
     return _head_of_event(ids) + event
 
 
+def encoded_forward(number: int, event: bytes) -> bytes:
+    """A `Forward` around an event that is encoded already."""
+    return _FORWARD + number.to_bytes(8, "big") + event
+
+
 def around(event: bytes) -> Publish:
     """An event that is encoded already, to be put into a message that is about to be."""
     return cast(Publish, msgspec.Raw(event))
+
+
+_FORWARD = encode(Forward(2**63, around(b"")))[:-8]  # up to the number, which takes eight bytes
