@@ -171,7 +171,7 @@ def curve(folder: Path, scale: float) -> None:
             )
             print(rows[-1], flush=True)
             shutil.rmtree(place)
-    report("reduce-curve", rows)
+    report("reduce_curve", rows)
 
 
 def peers(folder: Path, scale: float) -> None:
@@ -195,7 +195,7 @@ def peers(folder: Path, scale: float) -> None:
             }
         )
         print(rows[-1], flush=True)
-    report("reduce-peers", rows)
+    report("reduce_peers", rows)
 
 
 def in_process(folder: Path) -> tuple[float, NDArray[np.bool_]]:
@@ -216,7 +216,7 @@ def self_join(folder: Path, size: int) -> tuple[float, int]:
     """Boxes inside one other, by Spark's nested loop: of a sample, scaled."""
     session = session_with("local[2]", **{"spark.driver.memory": "2g"})
     boxes = session.read.parquet(str(folder)).alias("b")
-    some = max(1, min(size, 20_000_000 // size * 10))
+    some = max(1, min(size, 1_000_000_000 // size))
     inside = " AND ".join(
         f"a.low_x{axis} >= b.low_x{axis} AND a.high_x{axis} <= b.high_x{axis}" for axis in range(ATTRIBUTES)
     )
@@ -227,6 +227,7 @@ def self_join(folder: Path, size: int) -> tuple[float, int]:
         found = asked.join(boxes, F.expr(f"a.id <> b.id AND {inside}"), "left_semi").count()
         return time.perf_counter() - start, found * max(1, size // rows)
 
+    counted(2)
     few = counted(2)[0]
     seconds, found = counted(some)
     session.stop()

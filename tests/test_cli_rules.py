@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 import pyarrow.parquet as pq
 
 from thatch.cli import main
+from thatch.commands.told_rules import learnt_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,5 +105,6 @@ def test_learn(run: Run) -> None:
     assert "<svg" in Path("learnt/learn.html").read_text(encoding="utf-8")
     assert pq.read_table("learnt/matches").num_rows == 6
     assert json.loads(Path("learnt/hilbert.json").read_text())["attributes"] == result["attributes"]
-    status, out, _ = run("learn", "events.csv")
-    assert status == 0 and "to be indexed: price" in out
+    lines = list(learnt_text(result))
+    assert "to be indexed: price" in lines[1] and "4 events, 6 subscriptions" in lines[-2]
+    assert lines[-1] == "written to learnt: learn.html shows it"

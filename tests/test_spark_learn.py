@@ -14,6 +14,7 @@ import pytest
 from spark_oracles import SEED
 from thatch import Region, Space, SubscriptionTable
 from thatch.cover import Covered, verify
+from thatch.errors import CallerError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,6 +166,20 @@ def test_the_page_needs_nothing_but_itself(world: Any) -> None:
     assert text.count("<svg") >= 6 and "<script" not in text
     assert not re.findall(r"""(?:src|href|url)\\s*[=(]|@import|https?:""", text)
     assert "phi of subscriptions" in text and "<h2>Where events are</h2>" in text
+
+
+@pytest.mark.filterwarnings("ignore:1 clauses are wrong")
+def test_bad_events_are_left_out(spark: SparkSession) -> None:
+    space = Space.parse("x int not null 0..9")
+    events = spark.createDataFrame([(3,), (12,), (None,), (7,)], "x int")
+    clauses = spark.createDataFrame([("a", "x < 5"), ("b", "x < "), ("c", "x > 1")], "id string, where string")
+    learned = ts.learn(events, clauses, space, on_error="skip")
+    found = {row["id"]: row["matches"] for row in rows_of(learned.matches)}
+    assert (found["a"], found["c"]) == (1, 2) and learned.places.events.sum() == 2
+    reduced = ts.reduce(clauses, space, merge=0.5, events=events, on_error="skip")
+    assert sorted(row["id"] for row in rows_of(reduced)) == ["a", "c"]
+    with pytest.raises(CallerError, match="on_error"):
+        ts.learn(events, clauses, space, on_error="ignore")
 
 
 def test_little(spark: SparkSession) -> None:

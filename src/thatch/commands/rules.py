@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +118,12 @@ def learnt(session: SparkSession, request: Request) -> dict[str, Any]:
             "regions": found.regions.limit(SHOWN).toArrow().to_pylist(),
         }
         if folder is not None:
+            written: dict[str, Any] = {}
             for name in TABLES:
-                getattr(found, name).write.parquet(str(folder.resolve() / name), mode="overwrite")
+                path = str(folder.resolve() / name)
+                getattr(found, name).write.parquet(path)
+                written[name] = session.read.parquet(path)
+            found = replace(found, **written)  # the page need not count again
             (folder / "learn.html").write_text(found.page(), encoding="utf-8")
             options = {name: list(map(str, starts)) for name, starts in found.hilbert()["cells"].items()}
             hilbert = {"attributes": found.attributes, "cells": options}

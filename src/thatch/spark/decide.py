@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from thatch.boxes import Ints
-from thatch.cover.boxed import COVERED
+from thatch.cover.boxed import BOXES_MAX, COVERED
 from thatch.cover.engine import region_of_box
 from thatch.cover.exact import ExactEngine
 from thatch.cover.told import NAMES_MAX
@@ -190,17 +190,51 @@ class Decide:
         if rows["region"].null_count == n:
             verdicts = engine.add_unions(range(n), low, high, starts)
             return Found(verdicts.codes == COVERED, *verdicts.certificates())
-        regions = [
-            _union(low[starts[row] : starts[row + 1]], high[starts[row] : starts[row + 1]], space)
-            if data is None
-            else unpacked_region(data, space)
-            for row, data in enumerate(rows["region"].to_pylist())
-        ]
-        verdicts_of = engine.add_many(range(n), regions)
-        names = [list(verdict.certificate) if isinstance(verdict, Covered) else [] for verdict in verdicts_of]
-        covered = np.array([isinstance(verdict, Covered) for verdict in verdicts_of])
+        odd = {
+            row: unpacked_region(data, space) for row, data in enumerate(rows["region"].to_pylist()) if data is not None
+        }
+        certificates = _with_regions(engine, low, high, starts, odd)
+        names = [certificates.get(row, ()) for row in range(n)]
         begins = np.concatenate(([0], np.cumsum([len(each) for each in names])))
+        covered = np.array([row in certificates for row in range(n)])
         return Found(covered, np.array([name for each in names for name in each], np.int64), begins)
+
+
+def _with_regions(
+    engine: ExactEngine, low: Ints, high: Ints, starts: Ints, odd: dict[int, Region]
+) -> dict[int, tuple[int, ...]]:
+    """Rows of which some are regions that boxes do not say: the certificates of those that are covered. Boxes that come
+    near none of these regions are decided about many at a time."""
+    near = np.zeros(len(low), np.bool_)
+    for row in odd:
+        for box in range(starts[row], starts[row + 1]):
+            near |= ((low <= high[box]) & (high >= low[box])).all(axis=1)
+    sizes = np.diff(starts)
+    is_near = np.zeros(len(sizes), np.bool_)
+    np.logical_or.at(is_near, np.repeat(np.arange(len(sizes)), sizes), near)
+    is_near[list(odd)] = True  # also those of which a cell has nothing
+    # Parts of balls prove no more than the balls do, and making them takes most of the time.
+    engine._takes_parts = any(term.box_count() > BOXES_MAX for region in odd.values() for term in region.terms)
+    found: dict[int, tuple[int, ...]] = {}
+    edges = [0, *(np.flatnonzero(np.diff(is_near)) + 1).tolist(), len(sizes)]
+    for start, stop in pairwise(edges):
+        if not is_near[start]:
+            own = slice(starts[start], starts[stop])
+            verdicts = engine.add_unions(range(start, stop), low[own], high[own], starts[start : stop + 1] - own.start)
+            for place in np.flatnonzero(verdicts.codes == COVERED).tolist():
+                verdict = verdicts[place]
+                assert isinstance(verdict, Covered)
+                found[start + place] = verdict.certificate
+            continue
+        for row in range(start, stop):
+            boxes = slice(starts[row], starts[row + 1])
+            region = odd[row] if row in odd else _union(low[boxes], high[boxes], engine.space)
+            verdict = engine.check(region)
+            if isinstance(verdict, Covered):
+                found[row] = verdict.certificate
+            else:
+                engine.add(row, region)
+    return found
 
 
 class Found(NamedTuple):

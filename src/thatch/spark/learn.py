@@ -95,6 +95,8 @@ def learn(
 ) -> Learned:
     """What events and subscriptions look like. Matches are counted over all events when somebody looks at them, regions
     over all events now; the rest is of a sample of 10,000 events. `cells` is how many each attribute is cut into."""
+    if on_error not in ("raise", "skip"):
+        raise CallerError(f"on_error is 'raise' or 'skip', not {shown(on_error)}")
     if not isinstance(cells, int) or cells < 2:
         raise CallerError(f"cells is a number of at least 2, not {shown(cells)}")
     session = session_of(subscriptions)
@@ -106,9 +108,8 @@ def learn(
         numbered = with_cuts(source, frame)
         own = numbered.new_space()  # with the labels of all strings that subscriptions mention
         count, total = frame.count(), events.count()
-        table = sampled_events(events, space, EVENTS)
-        points, good = _points(table, own, skip)
-        table = table.filter(pa.array(good))
+        table = sampled_events(events, space, skip, EVENTS)
+        points = np.ascontiguousarray(np.stack(own.encode_batch(table), axis=1))
         some = frame if count <= BOXES else frame.sample(fraction=BOXES / count, seed=1)
         kind = known.id_type.simpleString()
         found = some.mapInArrow(SampleBoxes(numbered), SampleBoxes.schema(kind)).toArrow()
@@ -148,15 +149,6 @@ def learn(
         session.createDataFrame(where.rows(), Places.schema),
         where,
     )
-
-
-def _points(events: pa.Table, space: Space, skip: bool) -> tuple[Ints, Any]:
-    """The events as coordinates [n, d], and which were good."""
-    if skip:
-        columns, good = space.encode_valid(events)
-    else:
-        columns, good = space.encode_batch(events), np.ones(len(events), np.bool_)
-    return np.ascontiguousarray(np.stack(columns, axis=1)) if len(columns) else np.zeros((0, 0), np.int64), good
 
 
 def _selectivity(
