@@ -50,6 +50,20 @@ def test_control_does_not_overtake_events_and_is_not_starved() -> None:
     assert order.index("flush") >= 10 and "flush" in frames[1] and len(frames[0]) < 8
 
 
+def test_an_event_does_not_overtake_the_space_in_which_it_is_read() -> None:
+    gate = Gate()
+    outgoing = Outgoing(gate, 2**30, drops=False, control_max=1000)
+    outgoing.events([said("e1")])
+    outgoing.hold_for(said("extend"), ticket=1)
+    outgoing.events([said("e2"), said("e3")])
+    outgoing.control(said("subscribe"), ticket=1)
+    assert texts(outgoing.take()) == ["e1"] and outgoing.take() is None
+    gate.open(1)
+    assert texts(outgoing.take()) == ["extend"]
+    assert texts(outgoing.take()) == ["e2", "e3", "subscribe"]
+    assert outgoing.is_empty
+
+
 def test_a_bound_drops_or_ends() -> None:
     dropping = Outgoing(Gate(), 100, drops=True, control_max=50)
     for number in range(50):

@@ -17,7 +17,7 @@ from aiohttp import web
 from thatch.broker.tables import check_name
 from thatch.codec import BYTES_MAX, encode
 from thatch.errors import CallerError, PeerError, shown
-from thatch.messages import Hello, LinkUp, Message, Publish, Refused
+from thatch.messages import Extend, Hello, LinkUp, Message, Publish, Refused
 from thatch.node import wire
 from thatch.node.driver import DISK_FULL, End, Outcome
 from thatch.node.outgoing import Outgoing, Overflow
@@ -110,7 +110,8 @@ class Connection(End):
     def tell(self, message: Message) -> None:
         """A control message: sent when what was recorded so far is on disk."""
         try:
-            self.outgoing.control(encode(message), self.node.driver.store.ticket)
+            put = self.outgoing.hold_for if isinstance(message, Extend) else self.outgoing.control
+            put(encode(message), self.node.driver.store.ticket)
         except Overflow as error:
             self.overflow(error)
 

@@ -2,8 +2,9 @@
 
 Four queues. Events come first, so that none waits behind a burst of control messages. Answers to events (acknowledged,
 refused) and control messages wait until what they speak of is on disk. A control message never overtakes an event that
-was queued before it: what a `Flush` or a `Settled` says about events stays true. In each frame there is room for some
-control messages, so that a stream of events does not hold them up for ever.
+was queued before it: what a `Flush` or a `Settled` says about events stays true. Nor does an event overtake the space
+in which it is to be read (`Extend`). In each frame there is room for some control messages, so that a stream of events
+does not hold them up for ever.
 
     events   |e1 e2 e3 ........|         bounded in bytes: the oldest are dropped, or the connection is closed
     kept     |k1 k2 k3 |                 events that may not be dropped: their stream has a window (stream.py)
@@ -68,6 +69,7 @@ class Outgoing:
         self._kept: deque[bytes] = deque()
         self._answers: deque[tuple[int, bytes]] = deque()
         self._control: deque[tuple[int, int, bytes]] = deque()
+        self._barriers: deque[tuple[int, bytes]] = deque()  # events from this one on wait for the message
         self._waiter: asyncio.Future[None] | None = None
         self._events_gone = 0  # sent or dropped
         self._events_bytes = self._control_bytes = 0
@@ -134,6 +136,11 @@ class Outgoing:
             )
         self._wake_at(ticket)
 
+    def hold_for(self, message: bytes, ticket: int) -> None:
+        """A control message that no later event overtakes."""
+        self._barriers.append((self._events_gone + len(self._events), message))
+        self.control(message, ticket)
+
     def _wake_at(self, ticket: int) -> None:
         if ticket <= self._gate.committed:
             self.wake()
@@ -172,6 +179,8 @@ class Outgoing:
             self._control.popleft()
             parts.append(message)
             size += len(message)
+            if self._barriers and message is self._barriers[0][1]:
+                self._barriers.popleft()
             if message is self._opener:
                 self._is_open, self._opener = True, b""
                 self._take_events(parts)
@@ -184,14 +193,15 @@ class Outgoing:
         return frame(parts)
 
     def _take_events(self, parts: list[bytes]) -> None:
-        if self._events_bytes <= FRAME_EVENTS:
+        if self._events_bytes <= FRAME_EVENTS and not self._barriers:
             parts += self._events
             self._events_gone += len(self._events)
             self._events.clear()
             self._events_bytes = 0
             return
         size = 0
-        while self._events and size < FRAME_EVENTS:
+        end = self._barriers[0][0] if self._barriers else self._events_gone + len(self._events)
+        while size < FRAME_EVENTS and self._events_gone < end:
             message = self._events.popleft()
             parts.append(message)
             size += len(message)
