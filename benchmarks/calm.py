@@ -323,18 +323,20 @@ def draw(rows: list[dict[str, Any]], cover: str) -> None:
     import matplotlib.pyplot as plt
 
     own = {
-        row["variant"]: row["series"]
+        row["variant"] + (", events first" if row["queues"] == "events first" else ""): row["series"]
         for row in rows
-        if (row["cover"], row["queues"]) == (cover, "in order") and row["variant"] in POLICIES
+        if row["cover"] == cover
+        and row["variant"] in POLICIES
+        and (row["queues"] == "in order" or row["variant"] == "incremental")
     }
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
     for at, (variant, series) in enumerate(own.items()):
         for part, label in ((0, "delay"), (1, "queue")):
             times, values = zip(*series[label], strict=True)
             axes[0][part].plot(times, np.maximum(values, 1e-3 if part == 0 else 0.5), label=variant)
-        places = np.arange(len(CORE)) + 0.2 * at
-        axes[1][0].bar(places, [max(0.5, series["carried"][name]) for name in CORE], 0.2, label=variant)
-        axes[1][1].bar(places, [series["table"][name] for name in CORE], 0.2, label=variant)
+        places = np.arange(len(CORE)) + 0.16 * at
+        axes[1][0].bar(places, [max(0.5, series["carried"][name]) for name in CORE], 0.16, label=variant)
+        axes[1][1].bar(places, [series["table"][name] for name in CORE], 0.16, label=variant)
     titles = ("delay of events, by second of publication (s)", "longest queue of a core broker (messages)",
               "subscriptions that came to core brokers", "subscriptions held by core brokers in the end")  # fmt: skip
     for axis, title in zip(axes.flat, titles, strict=True):
@@ -345,7 +347,7 @@ def draw(rows: list[dict[str, Any]], cover: str) -> None:
     for axis in axes[0]:
         axis.set_xlabel("seconds from the first unsubscription")
     for axis in axes[1]:
-        axis.set_xticks(np.arange(len(CORE)) + 0.3, list(CORE))
+        axis.set_xticks(np.arange(len(CORE)) + 0.32, list(CORE))
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, dpi=100)
 
