@@ -219,7 +219,7 @@ def test_explain_refuses_a_bad_clause(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_commands_in_the_readme_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^    \$ thatch ((?:.*\\\n)*.*)\n((?:    .*\n)*)", readme, re.MULTILINE)
-    assert {command.split()[0] for command, _ in blocks} == {"validate", "covers", "explain"}
+    assert {command.split()[0] for command, _ in blocks} == {"validate", "covers", "explain", "plan"}
     for command, printed in blocks:
         main(shlex.split(command.replace("\\\n", " ")))
         assert capsys.readouterr().out == textwrap.dedent(printed)
