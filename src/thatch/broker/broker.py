@@ -437,13 +437,12 @@ class Broker:
         effects: list[list[Effect]] = [[] for _ in messages]
         if source is None or not source.is_met:
             return effects
-        if source.agrees:  # by their cells, one look-up each
+        if self._counts_distance or self._forwarding.cells is not None:  # each is marked on its way
             for at, message in enumerate(messages):
                 self._effects = effects[at]
                 self._publish(message, link)
             return effects
-        needs_points = self._counts_distance or self._forwarding.cells is not None
-        columns = None if needs_points else self._plain_columns(messages, source)
+        columns = self._plain_columns(messages, source)
         taken: Sequence[int] = range(len(messages))
         if columns is None:
             taken, columns = self._columns(messages, source, effects)
@@ -454,7 +453,7 @@ class Broker:
         for at, is_advertised, entries in zip(taken, are_advertised, held, strict=True):
             self._effects, message = effects[at], messages[at]
             if is_advertised or self._is_advertised(message, source, self.space.encode(message.event)):
-                self._route(message, source, self.space.encode(message.event) if needs_points else [], entries)
+                self._route(message, source, entries)
         return effects
 
     def _plain_columns(self, messages: Sequence[Publish], source: Link) -> list[Coordinates] | None:
@@ -493,7 +492,13 @@ class Broker:
             return
         point = self._point_of(message, source)
         if point is not None and self._is_advertised(message, source, point):
-            self._route(message, source, point, self._forwarding.subscriptions.holding(point))
+            held = self._forwarding.subscriptions.holding(point)
+            if self._counts_distance:
+                message = self._noted(message, source, point, held)
+            if cells is not None:
+                header = message.distance, message.count, cells.number(point)
+                message = Publish(message.id, message.event, message.payload, *header)
+            self._route(message, source, held)
 
     def _point_of(self, message: Publish, source: Link) -> list[int] | None:
         """None: it was refused."""
@@ -537,14 +542,8 @@ class Broker:
         if not source.is_client:
             source.disconnect()
 
-    def _route(self, message: Publish, source: Link, point: list[int], held: list[Entry]) -> None:
+    def _route(self, message: Publish, source: Link, held: list[Entry]) -> None:
         """To every client that wants it, and to every neighbour over whose link somebody asked for it."""
-        if self._counts_distance:
-            message = self._noted(message, source, point, held)
-        cells = self._forwarding.cells
-        if cells is not None:
-            number = cells.number(point)
-            message = Publish(message.id, message.event, message.payload, message.distance, message.count, number)
         wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
         for entry in held:
             ids = wanted.get(entry.link)

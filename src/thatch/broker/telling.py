@@ -85,7 +85,7 @@ class ToldTable:
             self.wheres = {id: offers[id][0] for id in loaded}
             self.changed = dict.fromkeys(loaded)
         for id, (where, region) in offers.items():
-            if id not in self.wheres:
+            if id not in self.wheres or id in self.preserved:
                 self.offer(id, where, region)
 
     def offer_all(self, id: str, wanted: dict[str, tuple[str, Region]]) -> None:
@@ -257,10 +257,6 @@ class ToldTable:
             self._stale.update(dict.fromkeys(self._mergers))
             self.merging, self._members, self._mergers = self.policy.merging(space), {}, {}
             self.changed.update(dict.fromkeys(self.wheres))
-
-    @property
-    def has_news(self) -> bool:
-        return bool(self.changed)
 
     def check_invariants(self) -> None:
         self.told.check_invariants()

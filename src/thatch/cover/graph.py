@@ -242,10 +242,6 @@ class RelationGraph:
         """Whether anybody may have to be told if a root left."""
         return self.holds_back(id)
 
-    def relieve(self, id: Any, most: int) -> Change:
-        """No root covers another one here: nobody can be told before the one that covers it has left."""
-        return Change()
-
     def load(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
         """Into an empty one: what a relation graph had told, in order of arrival. Who is a root is not decided again;
         the rest is placed below the roots that their certificates name."""
