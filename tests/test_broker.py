@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from strategies import examples
 from thatch import Space
 from thatch.broker import Broker, Policy, Settings
-from thatch.broker.broker import OPERATOR, REASON_MAX
+from thatch.broker.broker import OPERATOR
 from thatch.broker.policy import WINDOW, Worth
+from thatch.broker.router import REASON_MAX
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, digest, without_alias
 from thatch.errors import CallerError
 from thatch.messages import (

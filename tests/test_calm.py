@@ -175,10 +175,10 @@ def test_only_the_subscribers_own_broker_keeps_a_history_and_it_ends_with_the_su
     net = overlay(chain("ABC"), ["A"], CALM)
     subscribed(net, "C", s="x < 50")
     published(net, (1, 1))
-    kept = {name: len(node.broker._distances) for name, node in net.network.nodes.items()}
+    kept = {name: len(node.broker._router.distances) for name, node in net.network.nodes.items()}
     assert kept == {"A": 0, "B": 0, "C": 1}
     left(net, "s")
-    assert len(net.network.nodes["C"].broker._distances) == 0
+    assert len(net.network.nodes["C"].broker._router.distances) == 0
 
 
 # --- Packed ----------------------------------------------------------------------------------------------------------
@@ -510,17 +510,94 @@ def test_preserved_ones_may_be_left_for_ever_or_replaced_at_once() -> None:
     assert ticked(kept_at_b(idle=0.0, replaced=forever), 2) == 10
 
 
+def leaves_for_good(policy: Policy, hidden: int, **settings: Any) -> Overlay:
+    """A - B - P: `wide` is to leave A with a history of events that nobody else wants, so that it is taken back all the
+    way; at A and at B it hides some, by twos."""
+    net = overlay(chain("ABP"), ["P"], policy, **settings)
+    subscribed(net, "A", wide="x < 50")
+    for at in range(hidden):
+        subscribed(net, "AB"[at % 2], **{f"s{at}": f"x BETWEEN 10 AND 49 AND y = {at}"})
+    published(net, *[(5, 5)] * 20)
+    return net
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("cover", ["pairwise", "exact"])
+def test_what_leaves_for_good_is_taken_back_hop_by_hop_while_what_it_hid_is_told_little_by_little(
+    cover: str, packed: bool
+) -> None:
+    net = leaves_for_good(Policy(cover, theta=0.9, packed=packed), 12, idle=1e9, replaced=2.0)
+    left(net, "wide")
+    assert told(net, "A", "B").keys() == told(net, "B", "P").keys() == {"wide"}
+    told_by_a, told_by_b = [], []
+    for _ in range(20):
+        net.network.at(net.network.now + 0.5, net.network.tick)
+        net.network.run()
+        for node in net.network.nodes.values():
+            node.broker.check_invariants()
+        told_by_a.append(told(net, "A", "B").keys())
+        told_by_b.append(told(net, "B", "P").keys())
+        assert "wide" in told_by_b[-1] or "wide" not in told_by_a[-1], "the way is cut from its end"
+        heard = len(net.network.observer.got)  # type: ignore[attr-defined]
+        published(net, (20, 3), (20, 4), (5, 5))
+        assert [ids for _, _, ids, _, _ in net.network.observer.got[heard:]] == [("s3",), ("s4",)]  # type: ignore[attr-defined]
+    assert told_by_a[4] == {"wide", *(f"s{at}" for at in range(0, 10, 2))}, "one each half second"
+    assert told_by_a[5] == {f"s{at}" for at in range(0, 12, 2)}
+    assert all(len(after) - len(before) <= 2 for before, after in pairwise(told_by_b)), "a second's worth at most"
+    assert told_by_b[-1] == {f"s{at}" for at in range(12)}
+
+
+def test_few_are_told_at_once_and_with_replaced_0_all_are() -> None:
+    for hidden, replaced in ((4, 2.0), (12, 0.0), (12, 6.0), (12, float("inf"))):
+        net = leaves_for_good(Policy("exact", theta=0.9), hidden, idle=1e9, replaced=replaced)
+        left(net, "wide")
+        assert told(net, "A", "B").keys() == {f"s{at}" for at in range(0, hidden, 2)}, (hidden, replaced)
+
+
+def test_one_that_comes_back_while_it_is_taken_back_stays() -> None:
+    net = leaves_for_good(Policy("exact", True, theta=0.9), 12, idle=1e9, replaced=1.0)
+    left(net, "wide")
+    assert ticked(net, 3) == 1 and len(told(net, "A", "B")) == 4
+    subscribed(net, "A", wide="x < 50")
+    assert ticked(net, 30) == 1 and "wide" in told(net, "A", "B") and told(net, "B", "P").keys() == {"wide"}
+    published(net, *[(5, 5)] * 20)
+    left(net, "wide")
+    subscribed(net, "A", wide="x < 40")  # under its own id; what it was goes on under another one
+    assert ticked(net, 60) == 13 and len(told(net, "A", "B")) == 7
+    assert all(not node.broker.told(SUBSCRIPTIONS, to).preserved for node, to in
+               ((net.network.nodes["A"], "B"), (net.network.nodes["B"], "P")))  # fmt: skip
+
+
+def test_after_a_restart_what_was_being_taken_back_waits_for_an_idle_moment() -> None:
+    net = leaves_for_good(Policy("exact", theta=0.9), 12, idle=20.0, replaced=1.0)
+    left(net, "wide")
+    assert ticked(net, 3) == 1 and len(told(net, "A", "B")) == 4
+    net.network.crash("A", keep_store=True)
+    net.network.restart("A")
+    net.network.run()
+    assert ticked(net, 15) == 1 and told(net, "A", "B").keys() == {"wide"}
+    assert ticked(net, 120) == 12 and len(told(net, "A", "B")) == 6
+
+
+def test_a_plan_counts_what_will_be_told_little_by_little() -> None:
+    net = leaves_for_good(Policy("exact", theta=0.9), 12, idle=1e9, replaced=1.0)
+    plan = dryrun.plan_unsubscription(net, "wide")
+    assert {each.link: (each.told, each.preserved) for each in plan.links} == {"A > B": (6, 0), "B > P": (12, 0)}
+    own = plan_unsubscription(net.network.nodes["A"].broker, "at A", "wide", net.network.now)
+    assert [(each.link, each.told) for each in own.links] == [("B", 6)]
+
+
 def test_a_preserved_one_that_another_takes_back_while_it_is_replaced_ends() -> None:
     """`high` is told in place of the first one, and covers the second one together with `low`, which came unchecked."""
     table = ToldTable(SPACE, Policy("exact", "union", theta=0.5))
     wheres = {"first": "x BETWEEN 8 AND 50", "second": "x <= 10", "high": "x BETWEEN 9 AND 40", "least": "x < 5"}
     for id, where in wheres.items():
         table.offer(id, where, SPACE.where(where))
-    assert table.preserve("first") and table.preserve("second")
+    assert table.preserve("first", {}, 0) and table.preserve("second", {}, 0)
     assert isinstance(table.told, Told)
     table.wheres["low"] = "x < 9"
     table.told.subscribe("low", SPACE.where("x < 9"), check=False)  # as with `pays_from`
-    assert table.replace_preserved(5) == 1 and table.preserved == {}
+    assert table.replace_preserved(5, is_idle=True) == 1 and table.preserved == {}
     assert table.told.active == ["high", "low"] and table.told.passive.keys() == {"least"}
     table.check_invariants()
 

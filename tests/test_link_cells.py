@@ -64,7 +64,7 @@ def test_a_broker_on_the_way_reads_no_values(monkeypatch: pytest.MonkeyPatch) ->
     net.subscribe("s", "x < 3", broker="S")
     net.network.run()
     for name in "AB":
-        monkeypatch.setattr(net.network.nodes[name].broker, "space", None)
+        monkeypatch.setattr(net.network.nodes[name].broker._router, "space", None)
     net.publish({"x": 2, "y": 2})
     net.network.run()
     heard = net.network.observer

@@ -4,6 +4,7 @@ The rule that keeps it clean: no input or output, no clock, no thread, no iterat
 simulator, the daemon) delivers what comes over each link in order, and runs the effects in order.
 
     message -> check it -> tables (tables.py) -> offers (forwarding.py) -> told sets (link.py) -> net changes -> effects
+    event   -> the router (router.py) -> effects
 
 What is wrong with a client's message is refused before anything changes. What is wrong with a neighbour's is its fault:
 it is told why, and the link is closed.
@@ -14,15 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from thatch.axis import Coordinates
-from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.image import Decision, Known, read_image
 from thatch.broker.link import Link, Waiting
 from thatch.broker.policy import Settings
-from thatch.broker.statistics import Distances
+from thatch.broker.router import Router
 from thatch.broker.tables import (
     ADVERTISEMENTS,
     SUBSCRIPTIONS,
@@ -36,13 +33,11 @@ from thatch.broker.tables import (
     without_alias,
 )
 from thatch.broker.telling import ToldTable
-from thatch.errors import CallerError, EventError, PeerError, ThatchError, shown
-from thatch.explain import why_not
+from thatch.errors import CallerError, PeerError, ThatchError, shown
 from thatch.messages import (
     PROTOCOL,
     Accepted,
     Advertise,
-    Deliver,
     Digest,
     Drop,
     Effect,
@@ -71,13 +66,11 @@ from thatch.messages import (
     Unsubscribe,
     session_of,
 )
-from thatch.points import plain_columns
 from thatch.region import Region
 from thatch.space import Space
 
-REASON_MAX = 500  # characters of a refusal
-HOPS_MAX = 1 << 20  # that an event may have come
 REPLACED_MAX = 1e9  # of what preserved subscriptions stand for, at once
+ROUNDING = 1e-6  # of a subscription: a tick that comes a nanosecond early is in time
 OPERATOR = ""  # the link of whoever drives the broker
 PRESERVED = "preserved"  # the table of records of what is told though it has left
 Compile = Callable[[str, Space], Region]
@@ -112,25 +105,23 @@ class Broker:
         """`compile` makes a region of a clause, `read_space` a space of its JSON: brokers in one process may share the
         work."""
         check_name(name)
-        self.name, self.space, self.settings = name, space, settings or Settings()
+        self.name, self.settings = name, settings or Settings()
         self._space_text = space.to_json()
-        self.open_space = space  # what events may carry; behind `space` while that spreads
         self.persisted = 0  # the last number that is on disk
         self._compile, self._read_space = compile or _compiled, read_space
         self._forwarding = Forwarding(space, self.settings)
         self._links = self._forwarding.links
+        self._router = Router(space, self.settings, self._forwarding)
         self._opening: Waiting | None = None  # an `Extend` of the operator that has not settled
         self._persists = 0
-        self._distances = Distances(self.settings.window)
-        self._counts_distance = self.settings.is_incremental
         self._changed_at: float | None = None  # when subscriptions came or went; None: not since this was started
-        self._replaced_at = 0.0  # when preserved ones were replaced
+        self._replaced_at = self._ticked_at = 0.0  # when preserved ones were replaced, and when time passed last
         self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
         self._records: list[Record] = []
         self._effects: list[Effect] = []
         self._handlers: dict[type, Callable[[Any, str], None]] = {
             Subscribe: self._subscribe, Replace: self._put, Advertise: self._put,
-            Unsubscribe: self._unsubscribe, Unadvertise: self._drop, Publish: self._publish,
+            Unsubscribe: self._unsubscribe, Unadvertise: self._drop,
             Flush: self._flush, Hello: self._hello, Digest: self._digest, Synced: self._synced, Extend: self._extend,
             Settled: self._settled, LinkUp: self._link_up, LinkDown: self._link_down, Tick: self._tick,
             Persisted: self._persisted, Refused: self._refused, Retune: self._retune,
@@ -164,7 +155,7 @@ class Broker:
         grown, opened = kept.pop(("space", "", "grown"), None), kept.pop(("space", "", "opened"), None)
         broker = cls(name, space if grown is None else read_space(grown.where), settings, compile, read_space)
         if grown is not None and (opened is None or opened.where != grown.where):
-            broker.open_space = space if opened is None else read_space(opened.where)
+            broker._router.open_space = space if opened is None else read_space(opened.where)
         for put in kept.values():
             if put.table == "links":
                 kind, _, durable = put.where.partition(" ")
@@ -200,7 +191,7 @@ class Broker:
         """What to do about a message that came over a link (or from whoever drives this: `OPERATOR`) at a time."""
         self._effects, self._records, self._now = [], [], now
         if type(message) is Publish and link != OPERATOR:
-            self._publish(message, link)
+            self._router.publish(message, link, now, self._effects)
             return self._effects
         if link == OPERATOR and not isinstance(message, Extend | Tick | Persisted | Retune):
             raise CallerError(f"an operator has no {type(message).__name__}: it comes over a link")
@@ -366,8 +357,8 @@ class Broker:
         entry = self._forwarding.subscriptions.of_link(link).get(id) if table == SUBSCRIPTIONS else None
         if entry is None or not self._links[link].is_client:
             return None
-        prune = self._forwarding.prune_of(entry, self._distances, self._now)
-        self._distances.forget(id)
+        prune = self._forwarding.prune_of(entry, self._router.distances, self._now)
+        self._router.distances.forget(id)
         return prune
 
     def _own_id(self, table: str, source: Link, id: str) -> str | None:
@@ -401,10 +392,8 @@ class Broker:
             raise CallerError(
                 "a running broker changes how things leave (packed, theta), not what it tells: restore it"
             )
-        if settings.window != self.settings.window:
-            self._distances = Distances(settings.window)
         self.settings = self._forwarding.settings = settings
-        self._counts_distance = settings.is_incremental
+        self._router.tune(settings)
         for each in self._links.values():
             each.policy = settings.policy_of(each.name)
 
@@ -414,219 +403,27 @@ class Broker:
         self._replace_preserved()
 
     def _replace_preserved(self) -> None:
-        """While subscriptions are idle, tell what preserved ones stand for, so many a second. Also where `theta` is no
-        longer set: what was preserved before is to end."""
+        """Tell what preserved ones stand for, so many a second; of those that are kept, while subscriptions are idle.
+        Also where `theta` is no longer set: what was preserved before is to end."""
         if self._changed_at is None:
             self._changed_at = self._now
-        since = self._now - max(self._replaced_at, self._changed_at + self.settings.idle)
-        share = since * self.settings.replaced
-        most = int(min(share, REPLACED_MAX)) if share >= 1 else 0  # settings may be infinite
+        rate = min(self.settings.replaced, REPLACED_MAX)  # settings may be infinite
+        if not rate:
+            return
+        idle = rate * (self._now - max(self._replaced_at, self._changed_at + self.settings.idle))
+        ticking = rate * (self._now - (self._ticked_at or self._now))
+        paced = min(rate * (self._now - self._replaced_at), max(ticking, 1.0))
+        most = int(min(max(idle, paced), REPLACED_MAX) + ROUNDING)
+        self._ticked_at = self._now
         for link in self._forwarding.brokers():
-            done = link.subscriptions.replace_preserved(most) if most > 0 else 0
+            done = link.subscriptions.replace_preserved(most, is_idle=idle + ROUNDING >= 1) if most > 0 else 0
             if done:
                 most -= done
                 self._replaced_at = self._now
 
-    # --- Events -----------------------------------------------------------------------------------------------------
-
     def publish_all(self, messages: Sequence[Publish], link: str, now: float) -> list[list[Effect]]:
-        """The effects of each event, as from `handle` one after the other. Events change nothing that routes events, so
-        they are looked up together."""
-        source = self._links.get(link)
-        self._records, self._now = [], now
-        effects: list[list[Effect]] = [[] for _ in messages]
-        if source is None or not source.is_met:
-            return effects
-        if self._counts_distance or self._forwarding.cells is not None:  # each is marked on its way
-            for at, message in enumerate(messages):
-                self._effects = effects[at]
-                self._publish(message, link)
-            return effects
-        columns = self._plain_columns(messages, source)
-        taken: Sequence[int] = range(len(messages))
-        if columns is None:
-            taken, columns = self._columns(messages, source, effects)
-        if not taken:
-            return effects
-        are_advertised = self._are_advertised(source, columns)
-        held = self._forwarding.subscriptions.holding_all(columns)
-        for at, is_advertised, entries in zip(taken, are_advertised, held, strict=True):
-            self._effects, message = effects[at], messages[at]
-            if is_advertised or self._is_advertised(message, source, self.space.encode(message.event)):
-                self._route(message, source, entries)
-        return effects
-
-    def _plain_columns(self, messages: Sequence[Publish], source: Link) -> list[Coordinates] | None:
-        """Their coordinates, if nothing is wrong or odd about any of them."""
-        are_own = not source.is_client or all(each.id.startswith(source.prefix) for each in messages)
-        if not are_own or (source.is_client and self.open_space is not self.space):
-            return None
-        columns = plain_columns([each.event for each in messages], self.space)
-        if columns is not None:
-            source.counts.events_in += len(messages)
-        return columns
-
-    def _columns(
-        self, messages: Sequence[Publish], source: Link, effects: list[list[Effect]]
-    ) -> tuple[list[int], list[Coordinates]]:
-        """Which of them are taken, and their coordinates, looking at each."""
-        taken, points = [], []
-        for at, message in enumerate(messages):
-            self._effects = effects[at]
-            point = self._point_of(message, source)
-            if point is not None:
-                taken.append(at)
-                points.append(point)
-            elif not source.is_client:  # a neighbour that sends what cannot be read: hung up on
-                break
-        return taken, list(np.array(points, np.int64).T.copy())
-
-    def _publish(self, message: Publish, link: str) -> None:
-        source = self._links.get(link)
-        if source is None or not source.is_met:
-            return
-        cells = self._forwarding.cells
-        if cells is not None and source.agrees and 0 <= message.cell < cells.end:
-            source.counts.events_in += 1
-            self._pass_on(message, source, cells)
-            return
-        point = self._point_of(message, source)
-        if point is not None and self._is_advertised(message, source, point):
-            held = self._forwarding.subscriptions.holding(point)
-            if self._counts_distance:
-                message = self._noted(message, source, point, held)
-            if cells is not None:
-                header = message.distance, message.count, cells.number(point)
-                message = Publish(message.id, message.event, message.payload, *header)
-            self._route(message, source, held)
-
-    def _point_of(self, message: Publish, source: Link) -> list[int] | None:
-        """None: it was refused."""
-        source.counts.events_in += 1
-        try:
-            if source.is_client:
-                if not message.id.startswith(source.prefix):
-                    prefix = source.prefix
-                    raise CallerError(
-                        f"ids of events of {source.name!r} begin with {prefix!r}, unlike {shown(message.id)}"
-                    )
-                self._check_names(message.event)
-            return self.space.encode(message.event)
-        except (EventError, CallerError) as error:
-            self._refuse_event(message, source, error)
-            return None
-
-    def _is_advertised(self, message: Publish, source: Link, point: list[int]) -> bool:
-        try:
-            if source.is_client:
-                self._check_advertised(message, source, point)
-        except (EventError, CallerError) as error:
-            self._refuse_event(message, source, error)
-            return False
-        return True
-
-    def _are_advertised(self, source: Link, columns: list[Coordinates]) -> list[bool]:
-        """For each point, whether its publisher may publish it."""
-        if not source.is_client or self.settings.routing != "advertisements":
-            return [True] * len(columns[0])
-        found = np.zeros(len(columns[0]), np.bool_)
-        for entry in self._forwarding.advertisements.of_link(source.name).values():
-            found |= entry.region.contains_points(columns)
-            if found.all():
-                break
-        return found.tolist()
-
-    def _refuse_event(self, message: Publish, source: Link, error: ThatchError) -> None:
-        refused = Refused(0, message.id, _short(str(error)))
-        self._effects.append(Reject(source.name, refused, close=not source.is_client))
-        if not source.is_client:
-            source.disconnect()
-
-    def _route(self, message: Publish, source: Link, held: list[Entry]) -> None:
-        """To every client that wants it, and to every neighbour over whose link somebody asked for it."""
-        wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
-        for entry in held:
-            ids = wanted.get(entry.link)
-            if ids is None:
-                wanted[entry.link] = [entry.told_as]
-            else:
-                ids.append(entry.told_as)
-        self._send_on(message, source, wanted)
-
-    def _pass_on(self, message: Publish, source: Link, cells: LinkCells) -> None:
-        """An event whose cell is known: its values are read only where a client may want it."""
-        wanted: dict[str, list[str]] = {name: [] for name in cells.wanting(message.cell)}
-        if wanted.pop(CLIENTS, None) is not None:
-            try:
-                point = self.space.encode(message.event)
-            except EventError as error:
-                self._effects.append(Reject(source.name, Refused(0, message.id, _short(str(error))), close=True))
-                source.disconnect()
-                return
-            for entry in self._forwarding.subscriptions.holding(point):
-                if self._links[entry.link].is_client:
-                    wanted.setdefault(entry.link, []).append(entry.told_as)
-        self._send_on(message, source, wanted)
-
-    def _send_on(self, message: Publish, source: Link, wanted: dict[str, list[str]]) -> None:
-        """To links, each with the ids of a client that want it."""
-        if self.settings.routing == "events":
-            wanted |= {each.name: [] for each in self._forwarding.brokers()}
-        if not source.is_client:
-            wanted.pop(source.name, None)
-            source.counts.unwanted_in += not wanted
-        for name, ids in wanted.items():
-            target = self._links[name]
-            is_held = not target.is_met and self.settings.holds_events and not target.is_client
-            if not (target.is_met or is_held) or (
-                target.behind is not None and not _is_read_in(target.behind, message.event)
-            ):
-                target.counts.events_lost += 1
-                continue
-            target.counts.events_out += 1
-            if target.is_client:
-                ids.sort()
-                self._effects.append(Deliver(name, message, tuple(ids)))
-            else:
-                self._effects.append(Send(name, message))
-
-    def _noted(self, message: Publish, source: Link, point: list[int], entries: list[Entry]) -> Publish:
-        """The event as it goes on, with the hops since somebody else wanted it, too; noted for the subscriptions of
-        this broker's clients. A publisher has no say in it, and a neighbour's numbers stay such as can be sent."""
-        if source.is_client:
-            return Publish(message.id, message.event, message.payload)
-        hits = sum(entry.link != source.name for entry in entries)
-        distance, count = (max(0, min(each, HOPS_MAX)) for each in (message.distance, message.count))
-        distance, count = (0, count + 1) if hits > 1 else (distance + 1, count)
-        own = [entry.id for entry in entries if self._links[entry.link].is_client]
-        if own:
-            held = self._forwarding.advertisements.holding(point)
-            advertisements = [each.id for each in held if each.link == source.name]
-            for id in own:
-                self._distances.saw(id, advertisements, distance, self._now)
-        return Publish(message.id, message.event, message.payload, distance, count)
-
-    def _check_names(self, event: Mapping[str, Any]) -> None:
-        """A publisher's attributes are those of the space, and nothing that the overlay does not know yet."""
-        for name in event if not event.keys() <= self.space.names else ():
-            if not isinstance(name, str) or self.space.index(name) is None:
-                raise CallerError(f"attribute {shown(name)} is not in the space {self.space}")
-        if self.open_space is not self.space:
-            for name in event:
-                if self.open_space.index(name) is None:
-                    raise CallerError(f"attribute {shown(name)} is new, and not known everywhere yet: try again later")
-            self.open_space.encode(event)
-
-    def _check_advertised(self, message: Publish, source: Link, point: list[int]) -> None:
-        if self.settings.routing != "advertisements":
-            return
-        own = self._forwarding.advertisements.of_link(source.name)
-        if any(entry.region.contains_point(point) for entry in own.values()):
-            return
-        if not own:
-            raise CallerError(f"{source.name!r} publishes without an advertisement: advertise first")
-        near = min((why_not(each.told_as, each.region, message.event) for each in own.values()), key=_failures)
-        raise CallerError(f"outside what {source.name!r} advertised: {near}")
+        """The effects of each event, as from `handle` one after the other."""
+        return self._router.publish_all(messages, link, now)
 
     # --- Links ------------------------------------------------------------------------------------------------------
 
@@ -843,7 +640,7 @@ class Broker:
         for link in self._forwarding.brokers():
             if not link.is_synced and link.behind is None:  # else `Extend` comes before what is new
                 link.behind = self.space
-        self.space, self._space_text = space, space.to_json()
+        self._router.space, self._space_text = space, space.to_json()
         self._records.append(Put("space", "", "grown", self._space_text))
 
     def _spread(self, but: str, make: Callable[[int], Message]) -> None:
@@ -865,10 +662,19 @@ class Broker:
         self._spread_space(OPERATOR, opened=True)
 
     def _set_open(self) -> None:
-        self.open_space = self.space
+        self._router.open_space = self.space
         self._records.append(Put("space", "", "opened", self._space_text))
 
     # --- For those who look -----------------------------------------------------------------------------------------
+
+    @property
+    def space(self) -> Space:
+        return self._router.space
+
+    @property
+    def open_space(self) -> Space:
+        """What events may carry; behind `space` while that spreads."""
+        return self._router.open_space
 
     @property
     def links(self) -> Mapping[str, Link]:
@@ -935,7 +741,7 @@ class Broker:
         """Of a client's subscription, toward each advertisement: the share of its events that somebody else wants at
         the broker so many hops away, or nearer (the congestion paper's phi there). By the events of the window."""
         found = {
-            each.id: self._distances.similarity(id, each.id, hops, now)
+            each.id: self._router.distances.similarity(id, each.id, hops, now)
             for entry in self._forwarding.subscriptions.of_id(id).values()
             for each in self._forwarding.advertisements.meeting(entry.region)
         }
@@ -953,22 +759,6 @@ class Broker:
 def _as_told(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:
     """As the one who told them knows them."""
     return [(entry.told_as, entry.where, entry.expires) for entry in entries.values()]
-
-
-def _is_read_in(space: Space, event: Mapping[str, Any]) -> bool:
-    try:
-        space.encode(event)
-    except EventError:
-        return False
-    return True
-
-
-def _failures(explanation: Any) -> int:
-    return len(explanation.failures or ())
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}…"
 
 
 def _compiled(where: str, space: Space) -> Region:

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from thatch.broker.broker import OPERATOR, Broker
 from thatch.broker.link import Link
 from thatch.broker.policy import Policy, Settings
@@ -173,8 +175,7 @@ def _planned(
     if not source.is_met:
         raise CallerError(f"link {shown(link)} is down: nothing can come over it")
     other = copied(broker)
-    if settings is not None:
-        other.handle(Retune(settings), OPERATOR, now)
+    other.handle(Retune(replace(settings or broker.settings, replaced=0.0)), OPERATOR, now)  # also what is told later
     before = {name: set(each.subscriptions.preserved) for name, each in other.links.items()}
     numbered = type(message)(source.heard + 1, *(getattr(message, name) for name in message.__struct_fields__[1:]))
     effects = other.handle(numbered, link, now)

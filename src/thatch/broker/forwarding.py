@@ -8,12 +8,14 @@ handled: what is told before what is withdrawn, so that nothing is missed in bet
 the policy is to pack.
 
 What leaves may bring along how far it is to be taken back toward each advertisement (the congestion paper's algorithm
-2). On a link toward none of these it is preserved, if others would have to be told in its place.
+2). On a link toward none of these it is preserved, if others would have to be told in its place; and on other links,
+too, while these are more than may be told at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 from msgspec.structs import replace
 
@@ -23,11 +25,10 @@ from thatch.broker.link import Link
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, Entry, Table, alias
+from thatch.broker.telling import Prune
 from thatch.messages import Advertise, Message, Replace, Subscribe, Unadvertise, Unsubscribe
 from thatch.region import Region
 from thatch.space import Space
-
-Prune = dict[str, int]  # advertisement -> hops
 
 
 class Forwarding:
@@ -119,15 +120,20 @@ class Forwarding:
         return True
 
     def _withdraw(self, entry: Entry, link: Link, prune: Prune) -> None:
-        """Say how far a subscription that has left is to be taken back over a link; over none: preserve it there."""
+        """Say how far a subscription that has left is to be taken back over a link; not at all: preserve it there."""
         told = link.subscriptions
         if link.name == entry.link or entry.id in told.aliases or told.wheres.get(entry.id) != entry.where:
             return
         if any(other.where == entry.where for other in self.subscriptions.of_id(entry.id).values()):
             return
         further = self._further(entry, link, prune)
-        if further or link.policy.theta is None or not told.preserve(entry.id):
+        if link.policy.theta is None or not told.preserve(entry.id, further, self._at_once):
             told.prunes[entry.id] = further
+
+    @property
+    def _at_once(self) -> float:
+        """How many may be told at once in place of one that leaves: what is replaced in a second."""
+        return self.settings.replaced or inf
 
     def _further(self, entry: Entry, link: Link, prune: Prune) -> Prune:
         """One hop less toward each advertisement that came over a link; empty where it is taken back toward none. One
@@ -175,23 +181,21 @@ class Forwarding:
     ) -> None:
         told = link.subscriptions
         known = [entry for entry in leaving if told.wheres.get(entry.id) == entry.where]
-        kept = []
-        for entry in known:
-            prune = gone[entry.id]
-            further = None if prune is None else self._further(entry, link, prune)
-            if further is not None and not further and link.policy.theta is not None:
-                kept.append(entry)
-            elif further is not None:
-                told.prunes[entry.id] = further
-        if not kept:
+        furthers = {
+            entry.id: self._further(entry, link, prune) for entry in known if (prune := gone[entry.id]) is not None
+        }
+        told.prunes |= furthers
+        if link.policy.theta is None or not any(
+            not further or len(told.told.dependents(id)) + len(new) > self._at_once for id, further in furthers.items()
+        ):
             told.exchange([entry.id for entry in known], new)
             return
         for id, (where, region) in new.items():  # while those that may be preserved are there: they cover them
             told.offer(id, where, region)
         for entry in known:
-            if entry not in kept or not told.preserve(entry.id):
-                if entry in kept:
-                    told.prunes[entry.id] = {}
+            if entry.id in furthers and told.preserve(entry.id, furthers[entry.id], self._at_once):
+                del told.prunes[entry.id]
+            else:
                 told.offer(entry.id, None, None)
 
     def _is_plain(self, link: str, leaving: list[Entry], new: Iterable[str]) -> bool:

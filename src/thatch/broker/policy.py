@@ -92,7 +92,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     links: dict[str, Policy] = {}  # a policy of their own for some neighbours
     window: float = 600.0  # seconds of events by which incremental pruning judges
     idle: float = 30.0  # seconds without a change of subscriptions, after which preserved ones are replaced
-    replaced: float = 20.0  # a second at most, of what preserved ones stand for, while idle; 0: they are left
+    replaced: float = 100.0  # told a second at most, of what preserved ones stand for, and at once in place of one that
+    # leaves by incremental pruning; 0: preserved ones are left, and all is told at once
     cells: Cells | None = None  # a partition: neighbours that have the same one match events by their cells
     holds_events: bool = False  # events for a neighbour that is away are sent all the same: the driver keeps them
 

@@ -13,6 +13,9 @@ it holds back (statistics.py says when that is cheap). It is a member of the tol
 newcomers, too; it ends when it holds back nobody, when others cover it, or when it comes back. If its id comes back
 with another region, it goes on under an id with its incarnation number. While the broker is idle, those that it holds
 back are told little by little, and then it ends.
+
+One that is to be taken back further is preserved, too, while those that it holds back are more than can be told at
+once: they are told little by little without waiting for an idle moment, and then it is taken back.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from thatch.cover import Change, Told
 from thatch.region import Region
 from thatch.space import Space
 
+Prune = dict[str, int]  # for each advertisement, the hops along which something is to be taken back
 Net = tuple[list[tuple[str, str, str | None]], list[str]]  # (id, where, where before) to tell; ids to withdraw
 
 
@@ -39,8 +43,8 @@ class ToldTable:
         self.sent: dict[str, str] = {}  # what the neighbour holds, as far as it was sent
         self.changed: dict[str, None] = {}  # ids to look at when the message has been handled
         self.aliases: dict[str, tuple[str, ...]] = {}  # the ids that an id is offered under, where it is not one
-        self.preserved: dict[str, None] = {}
-        self.prunes: dict[str, dict[str, int]] = {}  # how far what is withdrawn now is to be taken back
+        self.preserved: dict[str, Prune] = {}  # how far each is to be taken back over this link: {}: not at all
+        self.prunes: dict[str, Prune] = {}  # how far what is withdrawn now is to be taken back
         self.unsaved: dict[str, None] = {}  # preserved ones that came or went since the broker kept them
         self._incarnations = 0
         self._merged_as = merged_as
@@ -123,19 +127,23 @@ class ToldTable:
 
     # --- Preserved ---------------------------------------------------------------------------------------------------
 
-    def preserve(self, id: str) -> bool:
+    def preserve(self, id: str, further: Prune, at_once: float) -> bool:
         """What was offered under an id leaves, but goes on being told for those that it holds back, if there are
-        any. Whether it does."""
-        if id not in self.wheres or not self.told.is_active(id) or not self.told.exposes(id):
+        any; one that is to be taken back further, only if they are more than may be told at once. Whether it does."""
+        if id not in self.wheres or not self.told.is_active(id):
             return False
-        self.preserved[id] = self.unsaved[id] = None
+        if further and not isinstance(self.told, Told):  # relation graphs tell all or none
+            return False
+        if not self.told.exposes(id, more_than=at_once if further else 0):
+            return False
+        self.preserved[id], self.unsaved[id] = further, None
         return True
 
     def preserve_again(self, id: str, where: str, region: Region) -> None:
         """As before a restart: nobody that it holds back is known yet."""
         self.wheres[id] = where
         self._note(self.told.subscribe(id, region))
-        self.preserved[id] = self.changed[id] = None
+        self.preserved[id], self.changed[id] = {}, None
 
     def end_preserved(self) -> None:
         """Those that hold back nobody, or that others cover; then those that held back no others than these."""
@@ -143,12 +151,12 @@ class ToldTable:
             for id in ended:
                 self._end(id)
 
-    def replace_preserved(self, most: int) -> int:
-        """Tell some of what preserved ones hold back, and end those that hold back nobody then. How many were told, or
-        proved covered by others."""
+    def replace_preserved(self, most: int, is_idle: bool) -> int:
+        """Tell some of what preserved ones hold back, and end those that hold back nobody then; unless the broker is
+        idle, only of those that are to be taken back further. How many were told, or proved covered by others."""
         done = 0
-        for id in list(self.preserved):
-            if not self.told.is_active(id):  # what was told just now took it back
+        for id, further in list(self.preserved.items()):
+            if not (further or is_idle) or not self.told.is_active(id):  # what was told just now took it back
                 continue
             held = len(self.told.dependents(id))
             if isinstance(self.told, Told):
@@ -163,8 +171,8 @@ class ToldTable:
         return done
 
     def _end(self, id: str) -> None:
+        self.prunes[id] = self.preserved[id]  # {}: what it hid further on is to come out as calmly
         self._drop_mark(id)
-        self.prunes[id] = {}  # what it hid further on is to come out as calmly
         del self.wheres[id]
         self._note(self.told.unsubscribe(id))
         self.changed[id] = None
@@ -180,11 +188,13 @@ class ToldTable:
         while aside in self.wheres:  # from before a restart
             self._incarnations += 1
             aside = alias(id, f"/{self._incarnations}")
+        further = self.preserved[id]
         self._drop_mark(id)
         self.wheres[aside], region = self.wheres[id], self.told.region(id)
         self._note(self.told.subscribe(aside, region, check=False) if isinstance(self.told, Told)
                    else self.told.subscribe(aside, region))  # fmt: skip
-        self.preserved[aside] = self.unsaved[aside] = self.changed[aside] = None
+        self.preserved[aside] = further
+        self.unsaved[aside] = self.changed[aside] = None
 
     # --- What the neighbour holds ------------------------------------------------------------------------------------
 

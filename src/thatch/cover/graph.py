@@ -238,9 +238,9 @@ class RelationGraph:
     def holds_back(self, id: Any) -> bool:
         return self._is_root(self._known(id)) and bool(self._children[id] or self._equals[id])
 
-    def exposes(self, id: Any) -> bool:
-        """Whether anybody may have to be told if a root left."""
-        return self.holds_back(id)
+    def exposes(self, id: Any, more_than: float = 0) -> bool:
+        """Whether more than so many may have to be told if a root left."""
+        return self.holds_back(id) and len(self._children[id]) + len(self._equals[id]) > more_than
 
     def load(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
         """Into an empty one: what a relation graph had told, in order of arrival. Who is a root is not decided again;

@@ -230,16 +230,19 @@ class Told:
     def holds_back(self, id: Any) -> bool:
         return self._known(id) in self._named_by
 
-    def exposes(self, id: Any) -> bool:
-        """Whether anybody would have to be told if an active one left."""
+    def exposes(self, id: Any, more_than: float = 0) -> bool:
+        """Whether more than so many would have to be told if an active one left, each seen alone: of those that would
+        be told, some may cover others."""
         region = self._regions[self._known(id)]
         if self._engine is None or id not in self._named_by:
             return False
         del self._active[id]
         self._engine.discard(id)
-        exposed = any(self._repaired(each, self._certificates[each], id, region) is None for each in self._named_by[id])
+        held = self._named_by[id]
+        exposed = (1 for each in held if self._repaired(each, self._certificates[each], id, region) is None)
+        found = any(number > more_than for number, _ in enumerate(exposed, 1))
         self._tell(id)
-        return exposed
+        return found
 
     def relieve(self, id: Any, most: int) -> Change:
         """An active one is to hold back `most` fewer than it does: others prove them covered, or they are told."""

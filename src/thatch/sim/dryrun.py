@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from thatch.broker import Plan, Settings
 from thatch.broker.dryrun import LinkPlan
 from thatch.errors import CallerError, shown
@@ -57,9 +59,8 @@ def _planned(
     network = net.network.copied()
     for node in network.nodes.values():
         node.cost = free
-    if settings is not None:
-        net.tune(network, settings)
-        network.run()
+    net.tune(network, replace(settings or net.settings, replaced=0.0))  # at once what would be told little by little
+    network.run()
     sent, kept = _counts(network), _preserved(network)
     happens(network)
     network.run()
