@@ -110,7 +110,7 @@ def test_many_alerts(spark: SparkSession) -> None:
             "low_volume": pa.array(volume, mask=volume == 0),
         }
     )
-    found = ts.audit(spark.createDataFrame(table), ALERTS, merge=None)
+    found = ts.audit(spark.createDataFrame(table).localCheckpoint(), ALERTS, merge=None)
     assert found.rules == n
     assert check_claims(json.loads(json.dumps(found.to_json())), ALERTS) > 10_000
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,7 +24,8 @@ from thatch.errors import CallerError
 from thatch.space import Space
 
 SHOWN = 10  # rows, where there is no output
-TABLES = ("selectivity", "cells", "matches", "phi", "pairs", "regions")
+SHORT = ("selectivity", "cells", "pairs", "regions")  # tables of what was learnt that do not grow with what there is
+LONG = ("matches", "phi")
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,12 @@ def learnt(session: SparkSession, request: Request) -> dict[str, Any]:
         }
         if folder is not None:
             written: dict[str, Any] = {}
-            for name in TABLES:
+            for name in SHORT:  # without a Spark job for each
+                rows = getattr(found, name).toArrow()
+                (folder / name).mkdir()
+                pq.write_table(rows, folder / name / "part-0.parquet")
+                written[name] = session.createDataFrame(rows)
+            for name in LONG:
                 path = str(folder.resolve() / name)
                 getattr(found, name).write.parquet(path)
                 written[name] = session.read.parquet(path)

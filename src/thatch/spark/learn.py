@@ -108,7 +108,7 @@ def learn(
         numbered = with_cuts(source, frame)
         own = numbered.new_space()  # with the labels of all strings that subscriptions mention
         count, total = frame.count(), events.count()
-        table = sampled_events(events, space, skip, EVENTS)
+        table = sampled_events(events, total, space, skip, EVENTS)
         points = np.ascontiguousarray(np.stack(own.encode_batch(table), axis=1))
         some = frame if count <= BOXES else frame.sample(fraction=BOXES / count, seed=1)
         kind = known.id_type.simpleString()

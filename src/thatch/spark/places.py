@@ -146,7 +146,8 @@ def places(
     cells = cells_of([points[:, at] for at in columns], starts)
     sampled = np.bincount(cells, minlength=int(np.prod(shape)))
     alone = np.bincount(cells[unwanted], minlength=int(np.prod(shape)))
-    grids = [_two(each.reshape(shape)) for each in (_summed(by_event, shape), sampled, alone, _summed(by_box, shape))]
+    counted, meeting = _summed(by_event, by_box, shape)
+    grids = [_two(each.reshape(shape)) for each in (counted, sampled, alone, meeting)]
     return Places(names, _clauses(space, columns, starts), *grids)
 
 
@@ -154,10 +155,12 @@ def _two(counts: Any) -> Any:
     return counts if counts.ndim == 2 else counts[:, None]
 
 
-def _summed(counted: DataFrame, shape: tuple[int, ...]) -> Any:
-    rows = counted.groupBy("cell").agg(F.sum("rows").alias("rows")).toArrow()
-    found = np.zeros(int(np.prod(shape)), np.int64)
-    found[rows.column("cell").to_numpy()] = rows.column("rows").to_numpy()
+def _summed(by_event: DataFrame, by_box: DataFrame, shape: tuple[int, ...]) -> Any:
+    """Of each cell its events and its boxes, in one job."""
+    both = by_event.withColumn("kind", F.lit(0)).union(by_box.withColumn("kind", F.lit(1)))
+    rows = both.groupBy("kind", "cell").agg(F.sum("rows").alias("rows")).toArrow()
+    found = np.zeros((2, int(np.prod(shape))), np.int64)
+    found[rows.column("kind").to_numpy(), rows.column("cell").to_numpy()] = rows.column("rows").to_numpy()
     return found
 
 

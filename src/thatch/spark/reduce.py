@@ -78,7 +78,7 @@ class Reduction:
         with told():
             sample = None
             if events is not None:
-                sample = context.broadcast(packed_events(sampled_events(events, self.space, self.skip)))
+                sample = context.broadcast(packed_events(sampled_events(events, events.count(), self.space, self.skip)))
             division = self.division
             home = SendHome(self.numbered, context.broadcast(division), keys_of_tasks(division.tasks))
             rows = self.result().join(self.frame, "id").mapInArrow(home, SendHome.schema(self.id))
