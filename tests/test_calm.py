@@ -611,6 +611,23 @@ def test_of_two_preserved_ones_that_hold_back_only_one_another_none_is_left() ->
     assert table.preserved == {} and table.all_told() == {}
 
 
+def test_why_a_neighbour_is_told_of_what_has_left() -> None:
+    net = kept_at_b()
+    broker = net.network.nodes["B"].broker
+    assert "'A/at A/wide' has left, and 'P' is still told of it for those that it holds back: 'B/at B/b0', " in (
+        broker.why_told("A/at A/wide", "P")
+    )
+
+
+def test_a_link_may_get_a_theta_of_its_own_while_a_broker_runs() -> None:
+    broker = kept_at_b().network.nodes["B"].broker
+    own = Settings(policy=CALM, links={"P": Policy("pairwise", True, theta=0.5)})
+    assert broker.handle(Retune(own), OPERATOR, 0.0) == [] and broker.links["P"].policy.theta == 0.5
+    other = Settings(policy=CALM, links={"P": Policy("exact", theta=0.5)})
+    with pytest.raises(CallerError, match="not what it tells"):
+        broker.handle(Retune(other), OPERATOR, 0.0)
+
+
 def test_incremental_needs_advertisements() -> None:
     for routing in ("subscriptions", "events"):
         with pytest.raises(CallerError, match=r"needs routing by advertisements.*the way to a publisher is known"):

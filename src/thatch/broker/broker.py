@@ -697,12 +697,15 @@ class Broker:
 
     def why_told(self, id: str, link: str) -> str:
         """Why a neighbour was told of a subscription, or not."""
-        entries = self._forwarding.subscriptions.of_id(id)
-        if not entries:
-            raise CallerError(f"broker {self.name!r} knows no subscription {shown(id)}")
         if link not in self._links or self._links[link].is_client:
             raise CallerError(f"broker {self.name!r} has no neighbour {shown(link)}")
         told = self.told(SUBSCRIPTIONS, link)
+        if id in told.preserved:
+            names = ", ".join(map(repr, told.told.dependents(id)))
+            return f"{id!r} has left, and {link!r} is still told of it for those that it holds back: {names}"
+        entries = self._forwarding.subscriptions.of_id(id)
+        if not entries:
+            raise CallerError(f"broker {self.name!r} knows no subscription {shown(id)}")
         if id in told.wheres:
             certificate = told.told.certificate(id)
             if certificate is None:

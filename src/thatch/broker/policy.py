@@ -129,7 +129,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether both tell the same: what differs is how something leaves."""
         bare = {"packed": False, "theta": None}
         one, two = self.tuned(**bare), other.tuned(**bare)
-        return (one.routing, one.policy, one.links) == (two.routing, two.policy, two.links)
+        named = {*one.links, *two.links}
+        same = all(one.policy_of(name) == two.policy_of(name) for name in named)
+        return (one.routing, one.policy) == (two.routing, two.policy) and same
 
 
 class Worth:
