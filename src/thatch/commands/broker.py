@@ -18,7 +18,7 @@ from thatch.space import Space
 URL = "ws://127.0.0.1:7878"
 
 
-def add_commands(commands: Any) -> None:
+def add_node_commands(commands: Any) -> None:
     broker = commands.add_parser(
         "broker",
         help="a broker that runs until it is stopped",
