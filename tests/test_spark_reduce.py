@@ -146,7 +146,7 @@ def table_of_boxes(spark: SparkSession, low: Any, high: Any, space: Space) -> Da
     columns = {"id": pa.array(np.arange(len(low)) * 3 - 100)}
     for at, attribute in enumerate(space):
         columns |= {f"low_{attribute.name}": pa.array(low[:, at]), f"high_{attribute.name}": pa.array(high[:, at])}
-    return spark.createDataFrame(pa.table(columns)).repartition(3)
+    return spark.createDataFrame(pa.table(columns)).repartition(3).localCheckpoint()
 
 
 @pytest.mark.parametrize(("d", "width", "n"), [(1, 0.02, 500), (2, 0.2, 1000), (3, 0.5, 1000), (4, 1.4, 600)])

@@ -40,21 +40,18 @@ def audit(
             reduced = reduced.selectExpr("*", "CAST(NULL AS STRING) AS merger")
         reduced = reduced.localCheckpoint()
         rules = reduced.count()
-        named = reduced.where("status = 'passive' OR merger IS NOT NULL").select("id")
+        named = reduced.where("status = 'passive' OR merger IS NOT NULL")
         proofs = reduced.where("status = 'passive'").select(F.explode("covered_by").alias("id"))
-        wanted = named.union(proofs).distinct()
+        wanted = named.select("id").union(proofs).distinct()
         claimed = subscriptions.join(wanted.select(F.col("id").alias(known.id)), known.id, "left_semi")
         regions = regions_of(claimed, space)
         clauses = _clauses(claimed, known, regions)
-        rows = reduced.where("status = 'passive'").select("id", "covered_by").toArrow().to_pylist()
-        columns = ["id", "merger", "merged_where", "added", "added_events"]
-        merged = []
-        if merge is not None:
-            merged = reduced.where("merger IS NOT NULL").select(*columns).toArrow().to_pylist()
+        rows = named.toArrow().to_pylist()
         matches = None if events is None else _matches(events, claimed, space, on_error)
         count = None if events is None else events.count()
-    certificates = {row["id"]: row["covered_by"] for row in rows}
-    return audited(rules, clauses, regions, certificates, _mergers(merged), matches, count)
+    certificates = {row["id"]: row["covered_by"] for row in rows if row["status"] == "passive"}
+    mergers = _mergers([row for row in rows if row["merger"] is not None])
+    return audited(rules, clauses, regions, certificates, mergers, matches, count)
 
 
 def _clauses(claimed: DataFrame, known: Subscriptions, regions: dict[Any, Any]) -> dict[Any, str]:
