@@ -547,6 +547,22 @@ def test_what_leaves_for_good_is_taken_back_hop_by_hop_while_what_it_hid_is_told
     assert told_by_b[-1] == {f"s{at}" for at in range(12)}
 
 
+def test_no_faster_than_the_neighbour_settles_it() -> None:
+    net = leaves_for_good(Policy("exact", theta=0.9), 40, idle=1e9, replaced=1.0)
+    net.network.nodes["B"].cost = lambda message, took, broker: 10.0 if isinstance(message, Subscribe) else 0.0
+    left(net, "wide")
+    sizes = []
+    for second in range(60):
+        net.network.at(net.network.now + 1.0, net.network.tick)
+        net.network.run(net.network.now + 1.0)
+        sizes.append(len(told(net, "A", "B")))
+        if second == 20:  # others come and go meanwhile
+            subscribed(net, "A", other="x > 90")
+    assert 6 <= sizes[-1] <= 9
+    ticked(net, 300)
+    assert len(told(net, "A", "B")) == 21 and len(told(net, "B", "P")) == 41
+
+
 def test_few_are_told_at_once_and_with_replaced_0_all_are() -> None:
     for hidden, replaced in ((4, 2.0), (12, 0.0), (12, 6.0), (12, float("inf"))):
         net = leaves_for_good(Policy("exact", theta=0.9), hidden, idle=1e9, replaced=replaced)

@@ -403,21 +403,20 @@ class Broker:
         self._replace_preserved()
 
     def _replace_preserved(self) -> None:
-        """Tell what preserved ones stand for, so many a second; of those that are kept, while subscriptions are idle.
-        Also where `theta` is no longer set: what was preserved before is to end."""
+        """Tell what preserved ones stand for, so many a second, and no faster than neighbours settle it; of those that
+        are kept, while subscriptions are idle. Also where `theta` is no longer set: what was preserved is to end."""
         if self._changed_at is None:
             self._changed_at = self._now
         rate = min(self.settings.replaced, REPLACED_MAX)  # settings may be infinite
         if not rate:
             return
         idle = rate * (self._now - max(self._replaced_at, self._changed_at + self.settings.idle))
-        ticking = rate * (self._now - (self._ticked_at or self._now))
+        ticking = rate * min(self._now - (self._ticked_at or self._now), 1.0)
         paced = min(rate * (self._now - self._replaced_at), max(ticking, 1.0))
         most = int(min(max(idle, paced), REPLACED_MAX) + ROUNDING)
         self._ticked_at = self._now
         for link in self._forwarding.brokers():
-            done = link.subscriptions.replace_preserved(most, is_idle=idle + ROUNDING >= 1) if most > 0 else 0
-            if done:
+            if done := link.replace_preserved(most, is_idle=idle + ROUNDING >= 1):
                 most -= done
                 self._replaced_at = self._now
 

@@ -63,6 +63,7 @@ class Link:
         self.sent_count = 0  # in this session
         self.posted = 0
         self.settled = 0
+        self._replaced_at = 0  # the first that was posted when preserved ones were replaced last
         self._synced_at = 0  # the count of `Synced` in this session
         self._owes = False  # something is posted that `Synced` will settle
         self.announced: Hello | None = None  # how it was greeted last
@@ -117,6 +118,13 @@ class Link:
         if count > self.sent_count:
             raise PeerError(f"{self.name!r} says that message {count:,} has settled, of {self.sent_count:,} sent")
         self.settled = max(self.settled, self.posted - (self.sent_count - count))
+
+    def replace_preserved(self, most: int, is_idle: bool) -> int:
+        """As `ToldTable.replace_preserved`; nothing more is told before the neighbour has settled the last ones."""
+        if most <= 0 or not self.subscriptions.preserved or self.settled < min(self._replaced_at, self.posted):
+            return 0
+        self._replaced_at = self.posted + 1
+        return self.subscriptions.replace_preserved(most, is_idle)
 
     def wait(self, seq: int, until: dict[str, int]) -> None:
         if self.waiting and self.waiting[-1].until == until:
