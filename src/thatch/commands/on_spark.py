@@ -166,26 +166,13 @@ def _match(options: argparse.Namespace) -> int:
 
     refuse_without_spark()
     from thatch.commands import match
-    from thatch.commands.inputs import Format, is_table
 
-    space = space_of(options.space, options.time_zone)
     settings = dict(_setting(each) for each in options.conf)
-    lines = [name for name in options.where if not is_table(name)]
     request = match.Request(
-        events=options.events,
-        space=space,
-        clauses=list(counted_up(clauses_of([], lines))),
-        tables=[name for name in options.where if is_table(name)],
-        reading=Format(options.input_format, options.delimiter, options.multiline),
-        strategy=options.strategy,
-        skip=options.on_error == "skip",
-        output=options.output,
-        writing=options.format,
-        skipped=options.skipped,
-        overwrite=options.overwrite,
+        **_given(options), strategy=options.strategy, writing=options.format, skipped=options.skipped
     )
     start = time.perf_counter()
-    with spark_session(space.time_zone, options.master, settings) as session:
+    with spark_session(request.space.time_zone, options.master, settings) as session:
         starting = time.perf_counter() - start
         if options.explain:
             plan = match.explained(session, request)
@@ -204,26 +191,31 @@ def _with_rules(options: argparse.Namespace, command: str) -> tuple[Any, float]:
 
     refuse_without_spark()
     from thatch.commands import rules
+
+    settings = dict(_setting(each) for each in options.conf)
+    request = rules.Request(**_given(options), merge=getattr(options, "merge", None))
+    start = time.perf_counter()
+    with spark_session(request.space.time_zone, options.master, settings) as session:
+        starting = time.perf_counter() - start
+        return getattr(rules, command)(session, request), starting
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """What all of them take, as fields of a request."""
     from thatch.commands.inputs import Format, is_table
 
     space = space_of(options.space, options.time_zone)
-    settings = dict(_setting(each) for each in options.conf)
     lines = [name for name in options.where if not is_table(name)]
-    request = rules.Request(
-        space=space,
-        clauses=list(counted_up(clauses_of([], lines))),
-        tables=[name for name in options.where if is_table(name)],
-        events=options.events,
-        reading=Format(options.input_format, options.delimiter, options.multiline),
-        merge=getattr(options, "merge", None),
-        skip=options.on_error == "skip",
-        output=options.output,
-        overwrite=options.overwrite,
-    )
-    start = time.perf_counter()
-    with spark_session(space.time_zone, options.master, settings) as session:
-        starting = time.perf_counter() - start
-        return getattr(rules, command)(session, request), starting
+    return {
+        "space": space,
+        "clauses": list(counted_up(clauses_of([], lines))),
+        "tables": [name for name in options.where if is_table(name)],
+        "events": options.events,
+        "reading": Format(options.input_format, options.delimiter, options.multiline),
+        "skip": options.on_error == "skip",
+        "output": options.output,
+        "overwrite": options.overwrite,
+    }
 
 
 def _reduce(options: argparse.Namespace) -> int:
