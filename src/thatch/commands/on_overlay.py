@@ -60,9 +60,8 @@ def _add_simulate(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--replaced",
         type=float,
-        default=4.0,
         metavar="N",
-        help="told a second in place of what leaves by --theta; 0: all at once (default 4)",
+        help=f"told a second in place of what leaves by --theta; 0: all at once {own}",
     )
     command.add_argument("--seed", type=int, default=0)
     command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between samples")
