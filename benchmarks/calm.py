@@ -68,7 +68,7 @@ BASES = {
     "retracting": (None, "retracting", "packed", "incremental", "incremental packed", "incremental at once"),
     "lazy": (None, "lazy"),
 }
-POLICIES = ("retracting", "lazy", "packed", "incremental")
+POLICIES = ("retracting", "lazy", "packed", "incremental at once", "incremental")  # in the picture
 EVENTS_FIRST = (None, "retracting", "incremental")  # that run with both kinds of queues
 QUEUES = {"in order": False, "events first": True}
 
@@ -173,8 +173,7 @@ class Experiment:
         network = self.net.network
         network.tick()
         self.watch.sample(self.net)
-        tables = [link.subscriptions for node in network.nodes.values() for link in node.broker.links.values()]
-        if network.is_busy or any(any(table.preserved.values()) for table in tables):
+        if network.is_busy or self.net.is_leaving:
             network.at(network.now + TICK, self._tick)
 
     def _totals(self) -> dict[str, int]:
@@ -340,11 +339,9 @@ def draw(rows: list[dict[str, Any]], cover: str) -> None:
     import matplotlib.pyplot as plt
 
     own = {
-        row["variant"] + (", events first" if row["queues"] == "events first" else ""): row["series"]
+        row["variant"]: row["series"]
         for row in rows
-        if row["cover"] == cover
-        and row["variant"] in POLICIES
-        and (row["queues"] == "in order" or row["variant"] == "incremental")
+        if row["cover"] == cover and row["variant"] in POLICIES and row["queues"] == "in order"
     }
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
     for at, (variant, series) in enumerate(own.items()):

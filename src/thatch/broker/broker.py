@@ -12,6 +12,7 @@ it is told why, and the link is closed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -73,6 +74,7 @@ REPLACED_MAX = 1e9  # of what preserved subscriptions stand for, at once
 ROUNDING = 1e-6  # of a subscription: a tick that comes a nanosecond early is in time
 OPERATOR = ""  # the link of whoever drives the broker
 PRESERVED = "preserved"  # the table of records of what is told though it has left
+LEAVING = "leaving"  # and of how far it is to be taken back, as JSON
 Compile = Callable[[str, Space], Region]
 
 
@@ -116,6 +118,7 @@ class Broker:
         self._persists = 0
         self._changed_at: float | None = None  # when subscriptions came or went; None: not since this was started
         self._replaced_at = self._ticked_at = 0.0  # when preserved ones were replaced, and when time passed last
+        self._allowance, self._turn = 1.0, 0  # of what is replaced, and the link that is first
         self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
         self._records: list[Record] = []
         self._effects: list[Effect] = []
@@ -168,7 +171,10 @@ class Broker:
         entries: dict[str, list[Entry]] = {SUBSCRIPTIONS: [], ADVERTISEMENTS: []}
         for put in kept.values():
             if put.table == PRESERVED and put.link in broker._links:
-                broker._links[put.link].subscriptions.preserve_again(put.id, put.where, broker._region(put.where))
+                further = kept.get((LEAVING, put.link, put.id))
+                broker._links[put.link].subscriptions.preserve_again(
+                    put.id, put.where, broker._region(put.where), {} if further is None else json.loads(further.where)
+                )
         for put in kept.values():
             if put.table not in entries:
                 continue
@@ -245,11 +251,13 @@ class Broker:
             self._effects += [Send(link.name, message) for message in self._forwarding.news(link)]
             told = link.subscriptions
             for id in told.unsaved:
-                kept = id in told.preserved
-                self._records.append(
-                    Put(PRESERVED, link.name, id, told.wheres[id]) if kept else Drop(PRESERVED, link.name, id)
-                )
+                further = told.preserved.get(id)
+                self._keep(PRESERVED, link.name, id, None if further is None else told.wheres[id])
+                self._keep(LEAVING, link.name, id, json.dumps(further) if further else None)
             told.unsaved = {}
+
+    def _keep(self, table: str, link: str, id: str, where: str | None) -> None:
+        self._records.append(Drop(table, link, id) if where is None else Put(table, link, id, where))
 
     def _wait(self, seq: int, link: str) -> None:
         source = self._links.get(link)
@@ -396,6 +404,8 @@ class Broker:
         self._router.tune(settings)
         for each in self._links.values():
             each.policy = settings.policy_of(each.name)
+        for each in self._forwarding.brokers() if not settings.replaced else ():
+            each.subscriptions.replace_preserved(int(REPLACED_MAX), is_idle=False)  # all at once
 
     def _tick(self, _: Tick, link: str) -> None:
         for key in [key for key, expires in self._expiries.items() if expires <= self._now]:
@@ -410,15 +420,18 @@ class Broker:
         rate = min(self.settings.replaced, REPLACED_MAX)  # settings may be infinite
         if not rate:
             return
-        idle = rate * (self._now - max(self._replaced_at, self._changed_at + self.settings.idle))
+        idle = rate * (self._now - max(self._replaced_at, self._changed_at + self.settings.idle)) + ROUNDING
         ticking = rate * min(self._now - (self._ticked_at or self._now), 1.0)
-        paced = min(rate * (self._now - self._replaced_at), max(ticking, 1.0))
-        most = int(min(max(idle, paced), REPLACED_MAX) + ROUNDING)
+        self._allowance = min(self._allowance + ticking, max(ticking, 1.0) + 1.0)  # so much at a time, and a remainder
+        most = int(min(idle if idle >= 1 else self._allowance + ROUNDING, REPLACED_MAX))
         self._ticked_at = self._now
-        for link in self._forwarding.brokers():
-            if done := link.replace_preserved(most, is_idle=idle + ROUNDING >= 1):
+        links = list(self._forwarding.brokers())
+        for at in range(len(links)):
+            link = links[(self._turn + at) % len(links)]
+            if done := link.replace_preserved(most, is_idle=idle >= 1):
                 most -= done
-                self._replaced_at = self._now
+                self._replaced_at, self._allowance = self._now, max(0.0, self._allowance - done)
+        self._turn += 1
 
     def publish_all(self, messages: Sequence[Publish], link: str, now: float) -> list[list[Effect]]:
         """The effects of each event, as from `handle` one after the other."""
@@ -467,7 +480,7 @@ class Broker:
             for id in list(self._forwarding.subscriptions.of_link(name)):
                 self._remove(SUBSCRIPTIONS, name, id)
         for id in self._links[name].subscriptions.preserved:
-            self._records.append(Drop(PRESERVED, name, id))
+            self._records += [Drop(PRESERVED, name, id), Drop(LEAVING, name, id)]
         for table, id in self._forwarding.forget_link(name):
             self._expiries.pop((table, name, id), None)
             self._records.append(Drop(table, name, id))

@@ -186,7 +186,7 @@ class Forwarding:
         }
         told.prunes |= furthers
         if link.policy.theta is None or not any(
-            not further or len(told.told.dependents(id)) + len(new) > self._at_once for id, further in furthers.items()
+            not further or told.may_hold_back(id, self._at_once - len(new)) for id, further in furthers.items()
         ):
             told.exchange([entry.id for entry in known], new)
             return

@@ -46,6 +46,7 @@ class ToldTable:
         self.preserved: dict[str, Prune] = {}  # how far each is to be taken back over this link: {}: not at all
         self.prunes: dict[str, Prune] = {}  # how far what is withdrawn now is to be taken back
         self.unsaved: dict[str, None] = {}  # preserved ones that came or went since the broker kept them
+        self._held: dict[str, int] = {}  # how many preserved ones held back when they were replaced last
         self._incarnations = 0
         self._merged_as = merged_as
         self._members: dict[str, str] = {}  # of the mergers, with their clauses
@@ -127,23 +128,28 @@ class ToldTable:
 
     # --- Preserved ---------------------------------------------------------------------------------------------------
 
+    def may_hold_back(self, id: str, more_than: float) -> bool:
+        """Whether one that is to be taken back further may be preserved meanwhile. Relation graphs tell all or none."""
+        return isinstance(self.told, Told) and len(self.told.dependents(id)) > more_than
+
     def preserve(self, id: str, further: Prune, at_once: float) -> bool:
         """What was offered under an id leaves, but goes on being told for those that it holds back, if there are
         any; one that is to be taken back further, only if they are more than may be told at once. Whether it does."""
         if id not in self.wheres or not self.told.is_active(id):
             return False
-        if further and not isinstance(self.told, Told):  # relation graphs tell all or none
+        if further and not self.may_hold_back(id, at_once):
             return False
         if not self.told.exposes(id, more_than=at_once if further else 0):
             return False
         self.preserved[id], self.unsaved[id] = further, None
+        self._held[id] = len(self.told.dependents(id))
         return True
 
-    def preserve_again(self, id: str, where: str, region: Region) -> None:
+    def preserve_again(self, id: str, where: str, region: Region, further: Prune) -> None:
         """As before a restart: nobody that it holds back is known yet."""
         self.wheres[id] = where
         self._note(self.told.subscribe(id, region))
-        self.preserved[id], self.changed[id] = {}, None
+        self.preserved[id], self.changed[id] = further, None
 
     def end_preserved(self) -> None:
         """Those that hold back nobody, or that others cover; then those that held back no others than these."""
@@ -160,8 +166,11 @@ class ToldTable:
                 continue
             held = len(self.told.dependents(id))
             if isinstance(self.told, Told):
-                self._note(self.told.relieve(id, most - done))
-                done += min(held, most - done)
+                # Those that came since the last time are told besides: else it never ends where many come.
+                came = max(0, held - self._held.get(id, held)) if further else 0
+                self._note(self.told.relieve(id, most - done + came))
+                done += min(held - came, most - done)
+                self._held[id] = len(self.told.dependents(id))
             elif held <= most - done:  # of a relation graph, all or none
                 self._end(id)
                 done += held
@@ -179,6 +188,7 @@ class ToldTable:
 
     def _drop_mark(self, id: str) -> None:
         del self.preserved[id]
+        self._held.pop(id, None)
         self.unsaved[id] = None
 
     def _set_aside(self, id: str) -> None:
@@ -194,6 +204,7 @@ class ToldTable:
         self._note(self.told.subscribe(aside, region, check=False) if isinstance(self.told, Told)
                    else self.told.subscribe(aside, region))  # fmt: skip
         self.preserved[aside] = further
+        self._held[aside] = len(self.told.dependents(aside))
         self.unsaved[aside] = self.changed[aside] = None
 
     # --- What the neighbour holds ------------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ class Told:
         """Whether more than so many would have to be told if an active one left, each seen alone: of those that would
         be told, some may cover others."""
         region = self._regions[self._known(id)]
-        if self._engine is None or id not in self._named_by:
+        if self._engine is None or len(self._named_by.get(id, ())) <= more_than:
             return False
         del self._active[id]
         self._engine.discard(id)

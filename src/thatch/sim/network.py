@@ -76,6 +76,7 @@ class Node:
         default_factory=Counter
     )  # by link, what is in the queue that its events must not overtake
     is_busy: bool = False
+    is_ticked: bool = False  # a tick waits: another one would say nothing new
     is_up: bool = True
     life: int = 0  # counts crashes
     store: list[Record] = field(default_factory=list)
@@ -85,7 +86,8 @@ class Node:
 
     @property
     def waiting(self) -> int:
-        return len(self.queue) + len(self.events)
+        """Messages of others."""
+        return len(self.queue) + len(self.events) - self.is_ticked
 
     def put(self, message: Message, link: str, events_first: bool) -> None:
         if events_first and isinstance(message, Publish) and not self.held[link]:
@@ -100,6 +102,8 @@ class Node:
             return self.events.popleft()
         message, link, holds = self.queue.popleft()
         self.held[link] -= holds
+        if isinstance(message, Tick):
+            self.is_ticked = False
         return message, link
 
     def _holds(self, message: Message, link: str) -> bool:
@@ -275,7 +279,7 @@ class Network:
         node.held.clear()
         if node.pending and isinstance(node.pending[0], Persist) and self._random.random() < 0.5:
             node.store += node.pending[0].records  # they reached the disk, and nobody heard of it
-        node.pending, node.is_busy = [], False
+        node.pending, node.is_busy, node.is_ticked = [], False, False
         if not keep_store:
             node.store.clear()
         for wire in self.wires_of(name):
@@ -308,7 +312,8 @@ class Network:
 
     def tick(self) -> None:
         for name, node in self.nodes.items():
-            if node.is_up:
+            if node.is_up and not node.is_ticked:
+                node.is_ticked = True
                 self._take(name, Tick(), OPERATOR)
 
     def operate(self, broker: str, message: Message) -> None:
@@ -366,7 +371,7 @@ class Network:
     def _serve(self, name: str) -> None:
         """The next message of a broker's queue: handled now, and its effects run when the broker is done with it."""
         node = self.nodes[name]
-        while node.waiting and not node.is_busy:
+        while (node.queue or node.events) and not node.is_busy:
             message, link = node.take()
             if self._through_codec and link != OPERATOR and not isinstance(message, LinkUp | LinkDown):
                 message = codec.Codec(node.broker.space).decode(codec.encode(message))

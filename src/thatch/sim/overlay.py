@@ -87,6 +87,18 @@ class Overlay:
         """Subscriptions that brokers have told over links, each (from, to), now."""
         return sum(len(self.network.nodes[teller].broker.told(SUBSCRIPTIONS, to).all_told()) for teller, to in links)
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a subscription is still to be taken back further."""
+        links = (link for node in self.network.nodes.values() for link in node.broker.links.values())
+        return any(any(link.subscriptions.preserved.values()) for link in links)
+
+    def pass_time(self, every: float, until: float) -> None:
+        """Brokers hear that time passes, to a time and until everything has left as far as it is to."""
+        self.network.tick()
+        if self.network.now < until or self.is_leaving:
+            self.network.at(self.network.now + every, self.pass_time, every, until)
+
     def charge(self, cost: Callable[[Settings], Cost]) -> None:
         """From now on brokers are busy with messages."""
         for node in self.network.nodes.values():

@@ -286,8 +286,7 @@ def _at_work(
         net.publish(event, at, broker)
         last = max(last, at)
     if chosen.settings.is_incremental:
-        for tick in range(int((last + TICKING - begin) / TICK)):
-            net.network.at(begin + TICK * tick, net.network.tick)
+        net.network.at(begin, net.pass_time, TICK, last + TICKING)
 
 
 COSTS: dict[str, Callable[[Settings], Cost]] = {
