@@ -9,10 +9,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
+from zlib import crc32
 
 import pytest
+from msgspec.structs import replace
 
 from thatch.broker import Policy, Settings
+from thatch.broker.statistics import Distances
+from thatch.broker.telling import ToldTable
 from thatch.sim.run import Seen, clauses_of_scripts, draw_settings, run, shortest_prefix
 from thatch.sim.script import draw
 
@@ -43,6 +49,34 @@ def seen(seed: int) -> Seen:
 def test_seeds(first: int) -> None:
     runs = [seen(seed) for seed in range(first, first + GROUP)]
     assert sum(each.guaranteed for each in runs) > 10 * GROUP, "the runs promise too little to test anything"
+
+
+def test_whatever_history_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few events come in a run, so that most of what leaves is kept at its own broker. Here it is taken back any number
+    of hops, at a pace that matters."""
+    kept: Counter[bool] = Counter()
+    preserve = ToldTable.preserve
+
+    def prune(self: Distances, id: str, advertisements: Iterable[str], theta: float, now: float) -> dict[str, int]:
+        return {each: crc32(f"{id} {each} {now}".encode()) % 5 for each in advertisements}
+
+    def counted(self: ToldTable, id: str, further: dict[str, int], at_once: float) -> bool:
+        found = preserve(self, id, further, at_once)
+        kept[bool(further)] += found
+        return found
+
+    monkeypatch.setattr(Distances, "prune", prune)
+    monkeypatch.setattr(ToldTable, "preserve", counted)
+    for seed in range(1_000 if SOAK else 100):
+        script = draw(seed)
+        drawn = draw_settings(seed, script.routing)
+        if script.routing == "advertisements":
+            incremental = replace(drawn, cells=None, replaced=0.3).tuned(theta=0.5)
+            try:
+                run(script, incremental)
+            except Exception as error:
+                pytest.fail(f"seed {seed}, {incremental.policy}: {error}")
+    assert min(kept[True], kept[False]) > 15, kept
 
 
 def test_the_same_seed_gives_the_same_trace_in_any_process() -> None:
