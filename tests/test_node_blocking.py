@@ -14,6 +14,7 @@ from node_process import SPACE, BrokerProcess, is_soak
 from thatch.cli import main
 from thatch.errors import CallerError, Unavailable
 from thatch.node.blocking import connect_blocking
+from thatch.node.config import read
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,45 @@ def test_settings_are_printed_as_a_file_that_reads_the_same(tmp_path: Path, caps
     file.write_text("flow = { slow_client = 'wait' }")
     assert main(["broker", str(file), *flags, "--print-config"]) == 2
     assert "slow_client" in capsys.readouterr().err
+
+
+HEAD = f"name = 'B1'\nspace = '{SPACE}'\n"
+
+
+def test_how_a_broker_tells_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, again = tmp_path / "b.toml", tmp_path / "again.toml"
+    for text in (
+        "[policy]\ntheta = 0.9\n[links.'B 2']\ncover = 'none'\n[pruning]\nreplaced = 5.0\nwindow = 60\n",
+        "[cells]\nattributes = ['price']\n",
+    ):
+        file.write_text(HEAD + text)
+        assert main(["broker", str(file), "--print-config"]) == 0
+        again.write_text(capsys.readouterr().out)
+        assert read(again, {}) == read(file, {})
+        settings = read(file, {}).settings()
+        if settings.cells is None:
+            assert (settings.replaced, settings.window, settings.idle) == (5.0, 60.0, 30.0)
+            assert (settings.policy_of("B 2").cover, settings.policy_of("B 3").theta) == (None, 0.9)
+        else:
+            assert settings.cells.attributes == ("price",)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[cells]\nattributes = ['prize']", "prize"),
+        ("[cells]\nattributes = ['price']\n[policy]\ntheta = 0.5", "theta or cells"),
+        ("[pruning]\nreplaced = -1.0", "replaced"),
+        ("[links.B2]\ncover = 'best'", "no cover engine 'best'"),
+        ("links = 3", "Expected `object`"),
+    ],
+)
+def test_ways_to_tell_that_cannot_be(
+    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.toml").write_text(HEAD + text)
+    assert main(["broker", str(tmp_path / "b.toml"), "--print-config"]) == 2
+    assert reason in capsys.readouterr().err
 
 
 def test_a_store_of_another_broker_is_refused(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from thatch.broker import Policy, Settings
+from thatch.broker.cells import Cells
 from thatch.broker.tables import check_name
 from thatch.errors import CallerError, ConfigError
 from thatch.space import Space
@@ -49,6 +50,14 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_max: float = 0.5  # seconds between tries
 
 
+class Pruning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of incremental pruning, which is on with a `theta` in the policy."""
+
+    window: float = 600.0  # seconds of events that it judges by
+    idle: float = 30.0  # seconds without a change, after which preserved subscriptions are replaced
+    replaced: float = 100.0  # told a second in place of one that leaves; 0: all at once
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     space: str
@@ -60,6 +69,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     neighbours: dict[str, str] = {}  # name -> URL of its overlay port; one side of a link dials
     routing: str = "advertisements"
     policy: Policy = Policy()
+    links: dict[str, Policy] = {}  # a policy of their own for some neighbours
+    pruning: Pruning = Pruning()
+    cells: Cells | None = None  # a partition: neighbours that have the same one match events by their cells
     flow: Flow = Flow()
     keep: Keep = Keep()
     timing: Timing = Timing()
@@ -87,7 +99,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.store or f"{self.name}.thatch")
 
     def settings(self) -> Settings:
-        return Settings(self.routing, self.policy, holds_events=True)  # type: ignore[arg-type]
+        pruning = msgspec.structs.asdict(self.pruning)
+        return Settings(
+            self.routing,  # type: ignore[arg-type]
+            self.policy,
+            self.links,
+            **pruning,
+            cells=self.cells,
+            holds_events=True,
+        )
 
     def read_space(self) -> Space:
         text = self.space.strip()
@@ -105,13 +125,14 @@ def read(path: Path | None, flags: dict[str, Any]) -> Config:
     for dotted, value in flags.items():
         _set(given, dotted.split("."), value)
     place = "the flags" if path is None else str(path)
-    policy = given.get("policy")
-    if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
-        given["policy"] = policy | {"cover": None}
+    for policy in (given.get("policy"), *_tables(given.get("links"))):
+        if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
+            policy["cover"] = None
     try:
         config = msgspec.convert(given, Config)
-        config.read_space()
-        config.settings()
+        settings, space = config.settings(), config.read_space()
+        if settings.cells is not None:
+            settings.cells.grid(space)  # refuses attributes that cannot be
     except (msgspec.ValidationError, CallerError) as error:
         raise ConfigError(f"{place}: {error}") from None
     return config
@@ -126,11 +147,18 @@ def _set(given: dict[str, Any], path: list[str], value: Any) -> None:
         given[path[-1]] = value
 
 
+def _tables(given: Any) -> list[Any]:
+    return list(given.values()) if isinstance(given, dict) else []
+
+
 def to_toml(config: Config) -> str:
     """As a file that reads the same."""
     given = msgspec.to_builtins(config)
-    given["policy"]["cover"] = given["policy"]["cover"] or "none"
-    lines = [f"{key} = {_value(value)}" for key, value in given.items() if not isinstance(value, dict)]
+    for policy in (given["policy"], *given["links"].values()):
+        policy["cover"] = policy["cover"] or "none"
+    lines = [
+        f"{key} = {_value(each)}" for key, each in given.items() if each is not None and not isinstance(each, dict)
+    ]
     for key, value in given.items():
         if isinstance(value, dict):
             lines += [
@@ -147,7 +175,9 @@ def _key(key: str) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
+        return (
+            "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None and v != {}) + " }"
+        )
     return msgspec.json.encode(value).decode()
 
 
