@@ -10,7 +10,7 @@ retracting    the paper's *active* covering: a wider subscription takes back the
 lazy          it does not
 packed        retracting, and an unsubscription carries its replacements
 incremental   retracting, and what leaves is kept beyond the broker from which more than theta = 0.9 of its events are
-              wanted by others, too; before that, what it hid is told little by little, 4 a second from each broker;
+              wanted by others, too; before that, what it hid is told little by little, 2 a second from each broker;
               also packed, and with all told at once, as in the paper
 
 and, for each of retracting and lazy, the same run in which nobody leaves. Queues are in order, as in the paper; and,
@@ -62,7 +62,7 @@ from thatch.sim.workload import FITTED, Generated, covered, events, space_of
 EVERY = 0.01  # seconds between events
 LEAVING = 0.5  # seconds between unsubscriptions
 DURING, AFTER = 20.0, 40.0
-PACE, TICK = 4.0, 0.25  # told a second in place of what leaves; seconds
+PACE, TICK = 2.0, 0.25  # told a second in place of what leaves; seconds
 PICTURE = RESULTS / "calm.png"
 BASES = {
     "retracting": (None, "retracting", "packed", "incremental", "incremental packed", "incremental at once"),

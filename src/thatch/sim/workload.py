@@ -24,7 +24,8 @@ DOMAIN = 10_000
 # The side of a child, of its root's, fitted to the congestion paper's table III, since it does not say how its
 # subscriptions were made. Subscriptions that come to A to E at theta = 0.9, published: 664, 1,783, 1,196, 1,276, 1,543.
 # Computed for 60 roots at random places of the overlay: 1,095, 1,419, 798, 1,474, 1,656; and none at 0.5. One run of
-# the simulator at full size (`benchmarks.calm`): 1,299, 3,090, 1,703, 4,036, 4,011.
+# the simulator at full size (`benchmarks.calm`, where the 20 that leave live mostly away from E): 1,299, 1,558, 668,
+# 4,036, 203.
 FITTED = 0.65
 
 
