@@ -127,10 +127,11 @@ def learnt(session: SparkSession, request: Request) -> dict[str, Any]:
                 pq.write_table(rows, folder / name / "part-0.parquet")
                 written[name] = session.createDataFrame(rows)
             for name in LONG:
-                path = str(folder.resolve() / name)
-                getattr(found, name).write.parquet(path)
-                written[name] = session.read.parquet(path)
-            found = replace(found, **written)  # the page need not count again
+                path, rows = str(folder.resolve() / name), getattr(found, name)
+                rows.write.parquet(path)
+                written[name] = session.read.schema(rows.schema).parquet(path)
+            kept = written.pop("phi")
+            found = replace(found, **written, find_phi=lambda: kept)  # the page need not count again
             (folder / "learn.html").write_text(found.page(), encoding="utf-8")
             options = {name: list(map(str, starts)) for name, starts in found.hilbert()["cells"].items()}
             hilbert = {"attributes": found.attributes, "cells": options}

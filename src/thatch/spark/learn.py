@@ -8,8 +8,9 @@ places have events and no subscription, and which the reverse (places.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from thatch.space import Attribute, Space
 from thatch.spark.decide import SampleBoxes, sample_of
 from thatch.spark.encoded import source_of, with_cuts
 from thatch.spark.failures import told
-from thatch.spark.match import match
+from thatch.spark.match import Job
 from thatch.spark.merged import sampled_events
 from thatch.spark.places import Places, places
 from thatch.spark.plots import Shown, shown_page
@@ -51,10 +52,16 @@ class Learned:
     selectivity: DataFrame  # attribute, share, bounded, place, left
     cells: DataFrame  # attribute, cell, begins
     matches: DataFrame  # id, matches, share; of all events
-    phi: DataFrame  # id, events, root, phi
     pairs: DataFrame  # one, other, both, either, similarity
     regions: DataFrame  # kind, where, events, sampled, unwanted, subscriptions
     places: Places
+    find_phi: Callable[[], DataFrame]
+
+    @cached_property
+    def phi(self) -> DataFrame:
+        """`id`, `events`, `root`, `phi`; of the sample. Who covers whom is found out when somebody looks at it."""
+        with told():
+            return self.find_phi()
 
     def page(self) -> str:
         """One page of plots, in HTML that needs nothing but itself. Counts all matches."""
@@ -116,13 +123,13 @@ def learn(
         low, high = sample_of(found, len(space))[:2]
         order, shares = _selectivity(own, low, high, points)
         boundaries = {a.name: _quantiles(a, table.column(a.name), points[:, at], cells) for at, a in enumerate(own)}
-        matched = match(events, subscriptions, space, on_error=on_error).groupBy(F.col(ID).alias("id"))
+        job = Job(events, subscriptions, space, "auto", on_error, None)
+        matched = job.result().groupBy(F.col(ID).alias("id"))
         matches = frame.select("id").join(matched.agg(F.count(F.lit(1)).alias("matches")), "id", "left")
         matches = matches.na.fill(0, ["matches"]).withColumn("share", F.col("matches") / F.lit(max(total, 1)))
         numbers = table.append_column("__event", pa.array(np.arange(len(table))))
         sample = session.createDataFrame(numbers)
-        pairs = match(sample, subscriptions, space, on_error=on_error)
-        pairs = pairs.selectExpr("__event AS event", f"{ID} AS id").localCheckpoint()
+        pairs = job.beside(sample).result().selectExpr("__event AS event", f"{ID} AS id").localCheckpoint()
         best = [row["attribute"] for row in order]
         wanted = set(pairs.select("event").distinct().toArrow().column(0).to_pylist())
         unwanted = np.array([number not in wanted for number in range(len(points))], np.bool_)
@@ -144,10 +151,10 @@ def learn(
         ),
         session.createDataFrame(starts, "attribute string, cell int, begins string"),
         matches,
-        phi(pairs, frame, numbered, kind),
         alike(pairs),
         session.createDataFrame(where.rows(), Places.schema),
         where,
+        partial(phi, pairs, frame, numbered, kind),
     )
 
 

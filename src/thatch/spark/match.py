@@ -161,10 +161,23 @@ class Job:
             strategy, _ = self._choice()
             return self._joined() if strategy == "native" else self._indexed(strategy)
 
-    def _indexed(self, strategy: str) -> DataFrame:
+    def beside(self, events: DataFrame) -> Job:
+        """The same subscriptions with other events: an index that was made is used again."""
+        other = Job(
+            events, self.subscriptions.frame, self.space, self.asked, "skip" if self.skip else "raise", self.limit
+        )
+        other.__dict__.update({name: self.__dict__[name] for name in ("index", "count") if name in self.__dict__})
+        return other
+
+    @cached_property
+    def index(self) -> tuple[Any, int]:
+        """The broadcast, and how many clauses are wrong."""
         found = collected(self.subscriptions, self.skip)
-        _warn(len(found.wrong))
-        index = ship(self.session.sparkContext, found.view, found.ids)
+        return ship(self.session.sparkContext, found.view, found.ids), len(found.wrong)
+
+    def _indexed(self, strategy: str) -> DataFrame:
+        index, wrong = self.index
+        _warn(wrong)
         if strategy == "files":
             assert self.scan is not None
             return match_files(self.session, self.scan, index, self.attributes, self.schema, self.skip)
