@@ -358,6 +358,8 @@ def draw(rows: list[dict[str, Any]], cover: str) -> None:
         axis.legend(fontsize=8)
     for axis in (axes[0][0], axes[0][1], axes[1][0]):
         axis.set_yscale("log")
+    axes[0][0].set_xlim(-DURING, DURING + AFTER)
+    axes[0][1].set_xlim(-DURING, 1_000)
     for axis in axes[0]:
         axis.set_xlabel("seconds from the first unsubscription")
     for axis in axes[1]:
