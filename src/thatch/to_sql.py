@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from thatch.axis import BoolAxis, EnumAxis, StringAxis, quoted
 from thatch.intervals import Intervals
@@ -54,7 +55,11 @@ def _double(value: float) -> str:
 
 def name_sql(attribute: Attribute) -> str:
     """The name as it must be written in a clause."""
-    name = attribute.name
+    return _named(attribute.name)
+
+
+@lru_cache(1024)
+def _named(name: str) -> str:
     if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name.upper() not in RESERVED:
         return name
     return "`" + name.replace("`", "``") + "`"

@@ -116,7 +116,7 @@ def learnt(session: SparkSession, request: Request) -> dict[str, Any]:
             "events": found.events,
             "subscriptions": found.subscriptions,
             "attributes": found.attributes,
-            "selectivity": found.selectivity.orderBy("place").toArrow().to_pylist(),
+            "selectivity": sorted(found.selectivity.toArrow().to_pylist(), key=lambda row: row["place"]),
             "regions": found.regions.limit(SHOWN).toArrow().to_pylist(),
         }
         if folder is not None:

@@ -16,7 +16,8 @@ from thatch.space import Space
 from thatch.spark.failures import told
 from thatch.spark.loaded import regions_of
 from thatch.spark.match import match
-from thatch.spark.reduce import reduce
+from thatch.spark.merged import budget_of
+from thatch.spark.reduce import Reduction
 from thatch.spark.tables import ID, Subscriptions
 from thatch.spark.text import name_sql
 
@@ -34,12 +35,13 @@ def audit(
     them."""
     known = Subscriptions.of(subscriptions, space)
     with told():
-        weighed = None if merge is None else events
-        reduced = reduce(subscriptions, space, merge=merge, events=weighed, on_error=on_error)
-        if merge is None:
-            reduced = reduced.selectExpr("*", "CAST(NULL AS STRING) AS merger")
+        budget, reduction = budget_of(merge), Reduction(subscriptions, space, on_error, None)
+        if budget is None:
+            reduced = reduction.result().selectExpr("*", "CAST(NULL AS STRING) AS merger")
+        else:
+            reduced = reduction.merged(budget, events)
         reduced = reduced.localCheckpoint()
-        rules = reduced.count()
+        rules = reduced.count() if reduction.skip else reduction.count
         named = reduced.where("status = 'passive' OR merger IS NOT NULL")
         proofs = reduced.where("status = 'passive'").select(F.explode("covered_by").alias("id"))
         wanted = named.select("id").union(proofs).distinct()
