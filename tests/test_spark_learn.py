@@ -180,6 +180,11 @@ def test_bad_events_are_left_out(spark: SparkSession) -> None:
     assert sorted(row["id"] for row in rows_of(reduced)) == ["a", "c"]
     with pytest.raises(CallerError, match="on_error"):
         ts.learn(events, clauses, space, on_error="ignore")
+    stream = spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS x")
+    with pytest.raises(CallerError, match="the events are a stream"):
+        ts.learn(stream, clauses.where("id = 'a'"), space)
+    with pytest.raises(CallerError, match="the events are a stream"):
+        ts.reduce(clauses.where("id = 'a'"), space, merge=0.5, events=stream)
 
 
 def test_little(spark: SparkSession) -> None:

@@ -185,7 +185,7 @@ def test_tasks_have_about_as_much_to_do(spark: SparkSession, monkeypatch: pytest
     monkeypatch.setattr(divide, "LINEAR", 1.0)
     monkeypatch.setattr(divide, "PAIRWISE", 0.002)
     monkeypatch.setattr(divide, "TASK_ROWS", 400)
-    low, high, space = crowd_of_boxes(6_000 if SOAK else 4_500)
+    low, high, space = crowd_of_boxes(6_000)
     reduction = Reduction(table_of_boxes(spark, low, high, space), space, "raise", None)
     assert (reduction.division.guards.parts > 1).sum() >= 2  # about the point, and the one that there is often
     sizes = reduction.placed().groupBy(F.spark_partition_id()).count().toArrow()["count"].to_numpy()

@@ -53,9 +53,9 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Pruning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of incremental pruning, which is on with a `theta` in the policy."""
 
-    window: float = 600.0  # seconds of events that it judges by
-    idle: float = 30.0  # seconds without a change, after which preserved subscriptions are replaced
-    replaced: float = 100.0  # told a second in place of one that leaves; 0: all at once
+    window: float = Settings().window  # seconds of events that it judges by
+    idle: float = Settings().idle  # seconds without a change, after which preserved subscriptions are replaced
+    replaced: float = Settings().replaced  # told a second in place of one that leaves; 0: all at once
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

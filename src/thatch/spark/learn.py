@@ -28,7 +28,7 @@ from thatch.spark.decide import SampleBoxes, sample_of
 from thatch.spark.encoded import source_of, with_cuts
 from thatch.spark.failures import told
 from thatch.spark.match import Job
-from thatch.spark.merged import sampled_events
+from thatch.spark.merged import counted_events, sampled_events
 from thatch.spark.places import Places, places
 from thatch.spark.plots import Shown, shown_page
 from thatch.spark.similar import alike, phi
@@ -114,7 +114,7 @@ def learn(
         source, frame = source_of(known, skip)
         numbered = with_cuts(source, frame)
         own = numbered.new_space()  # with the labels of all strings that subscriptions mention
-        count, total = frame.count(), events.count()
+        count, total = frame.count(), counted_events(events)
         table = sampled_events(events, total, space, skip, EVENTS)
         points = np.ascontiguousarray(np.stack(own.encode_batch(table), axis=1))
         some = frame if count <= BOXES else frame.sample(fraction=BOXES / count, seed=1)

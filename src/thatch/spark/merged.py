@@ -44,12 +44,16 @@ def budget_of(merge: float | None) -> float | None:
     return merge
 
 
+def counted_events(events: DataFrame) -> int:
+    if events.isStreaming:
+        raise CallerError("the events are a stream: take a table of some of them")
+    return events.count()
+
+
 def sampled_events(events: DataFrame, rows: int, space: Space, skip: bool = False, count: int = EVENTS) -> pa.Table:
     """Some of so many events on the driver, their attributes only, by the names of the space. With `skip`, without
     those that have a bad value."""
     check_time_zone(session_of(events), space)
-    if events.isStreaming:
-        raise CallerError("the events are a stream: take a table of some of them")
     columns = event_columns(events.schema, space)
     names = [f"{name_sql(own)} AS {name_sql(a.name)}" for own, a in zip(columns, space.attributes, strict=True)]
     some = events if rows <= count else events.sample(fraction=min(1.0, 1.2 * count / rows), seed=1).limit(count)

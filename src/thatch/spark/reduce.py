@@ -19,7 +19,7 @@ from thatch.spark.decide import Decide, Place, SampleBoxes, Unite, sample_of
 from thatch.spark.divide import Division, divided
 from thatch.spark.encoded import Source, source_of, with_cuts
 from thatch.spark.failures import told
-from thatch.spark.merged import MergeCells, SendHome, budget_of, packed_events, sampled_events
+from thatch.spark.merged import MergeCells, SendHome, budget_of, counted_events, packed_events, sampled_events
 from thatch.spark.tables import Subscriptions, check_time_zone, session_of
 
 SAMPLE = 32_768  # subscriptions from which the cells are chosen
@@ -78,7 +78,8 @@ class Reduction:
         with told():
             sample = None
             if events is not None:
-                sample = context.broadcast(packed_events(sampled_events(events, events.count(), self.space, self.skip)))
+                some = sampled_events(events, counted_events(events), self.space, self.skip)
+                sample = context.broadcast(packed_events(some))
             division = self.division
             home = SendHome(self.numbered, context.broadcast(division), keys_of_tasks(division.tasks))
             rows = self.result().join(self.frame, "id").mapInArrow(home, SendHome.schema(self.id))
