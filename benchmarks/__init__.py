@@ -30,6 +30,15 @@ def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int = 5)
     return {name: statistics.median(each) for name, each in times.items()}
 
 
+def print_speed(contenders: Mapping[str, Callable[[], object]], rounds: int = 5) -> None:
+    """What `--ours` prints: the median seconds of each part of ours, and last their speed: how often a second all parts
+    run, by the geometric mean of their seconds, so that no part outweighs the others."""
+    seconds = interleaved(contenders, rounds)
+    for name, taken in seconds.items():
+        print(f"{name}: {taken:.4g} s")
+    print(f"speed: {1 / statistics.geometric_mean(seconds.values()):.6g}")
+
+
 def report(name: str, rows: list[dict[str, Any]]) -> None:
     """Print rows as a table and write them to results/NAME.json."""
     columns = list(rows[0])

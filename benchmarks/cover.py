@@ -18,12 +18,13 @@ import argparse
 import random
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import cover_balls, cover_engines, interleaved, report
+from benchmarks import cover_balls, cover_engines, interleaved, print_speed, report
 from benchmarks.linear_scan import scan_and_add
 from thatch import Space
 from thatch.cover import Covered, ExactEngine, PairwiseEngine, Told, Unproven, region_of_box, verify
@@ -122,6 +123,24 @@ def insertions(rounds: int, scale: float) -> None:
                 }
             )
     report("cover", rows)
+
+
+def ours() -> None:
+    """Insertions in one call, and checks and unsubscriptions one by one from Python."""
+    ways: dict[str, Callable[[], object]] = {}
+    for name, (space, boxes) in workloads(0.5).items():
+        if name in ("3-D a=0", "4-D a=1", "5-D a=0", "10 attributes", "20 attributes"):
+            ways[f"insertions, {name}"] = lambda space=space, boxes=boxes: ExactEngine(space).add_many(  # type: ignore[misc]
+                list(range(len(boxes[0]))), boxes
+            )
+    for d in (3, 5):
+        space, boxes = space_of(d, DOMAIN), zipf_boxes(4_000, d, 0, seed=2)
+        regions = [region_of_box(*each, space) for each in zip(boxes[0].tolist(), boxes[1].tolist(), strict=True)]
+        engine = ExactEngine(space)
+        engine.add_many(list(range(3_000)), regions[:3_000])
+        ways[f"checks, {d}-D"] = lambda engine=engine, asked=regions[3_000:]: [engine.check(each) for each in asked]  # type: ignore[misc]
+    ways["unsubscriptions, 3-D"] = lambda: unsubscribed(3, 1_000, 100)
+    print_speed(ways, rounds=9)
 
 
 def single_checks() -> None:
@@ -230,7 +249,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="for each engine on each workload")
     parts = ("insertions", "checks", "unsubscriptions", "growth", "engines", "negative", "montecarlo", "balls")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; all by default")
+    parser.add_argument("--ours", action="store_true", help="ours alone, no parts; a speed comes last")
     options = parser.parse_args()
+    if options.ours:
+        ours()
+        return
     for part in options.parts or parts:
         if part == "insertions":
             insertions(options.rounds, options.scale)

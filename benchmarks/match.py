@@ -40,7 +40,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks import interleaved, report
+from benchmarks import interleaved, print_speed, report
 from benchmarks.classbench import ROOT, read_rules, rule_sets
 from benchmarks.classbench import SPACE as PACKETS
 from benchmarks.match_peers import Pairs, Peer, Query, Values, Watchlists, Workload, columns_of, peers, watchlist_peers
@@ -597,6 +597,24 @@ def drawn_packets(low: NDArray[np.int64], high: NDArray[np.int64], count: int) -
     return np.concatenate([inside, draw.integers(PACKETS.low, PACKETS.high, (count - count // 2, 5), endpoint=True)])
 
 
+def ours() -> None:
+    """Built and asked in batches, watchlists among them; one event at a time; subscribing."""
+    options = Options(0.2, 1, "double")
+    ways: dict[str, Callable[[], object]] = {}
+    for name in ("a", "b", "c"):
+        w = peer_workload(name, options)
+        ways[f"{name}, built and matched"] = lambda w=w: ask_matcher(OURS, w)(len(w.events))  # type: ignore[misc]
+    lists = watchlists(options)
+    ways["d, built and matched"] = lambda: ask_watchlists(OURS, lists)(options.count(200_000))
+    w = peer_workload("a", options)
+    index, table = built(w), table_of(w)
+    events = [dict(zip(("x0", "x1", "x2", "x3"), event, strict=True)) for event in w.events[:5_000].tolist()]
+    ways["matcher.match"] = lambda: [index.match(event) for event in events]
+    ways["table.match"] = lambda: [table.match(event) for event in events]
+    ways["table, subscribed"] = lambda: table_of(w, "exact")
+    print_speed(ways, rounds=7)
+
+
 PARTS: dict[str, Callable[[Options], None]] = {
     "peers": beside_peers,
     "growth": growth,
@@ -613,7 +631,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the sizes, for a quick look")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--type", choices=DOMAINS, default="double", help="of the attributes")
+    parser.add_argument("--ours", action="store_true", help="ours alone, no parts; a speed comes last")
     options = parser.parse_args(arguments)
+    if options.ours:
+        ours()
+        return
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")

@@ -5,11 +5,12 @@ acknowledged a second. How long a broker with 100,000 subscriptions takes to be 
 Events are of 100 bytes (values and payload); the subscriber holds 10,000 subscriptions, of which each event matches
 one; peers have a topic for each.
 
-    python -m benchmarks.node [SCALE]
+    python -m benchmarks.node [--scale SHARE] [--ours]
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import signal
 import socket
@@ -310,7 +311,34 @@ def _clause(number: int) -> str:
     return f"symbol = 'S{number % 1000}' AND price BETWEEN {low:.3f} AND {low + 5:.3f}"
 
 
-def main(scale: float = 1.0) -> None:
+def ours() -> None:
+    """Events a second through one node and through three, and durable ones: their geometric mean."""
+    rates = {}
+    for hops in (1, 3):
+        with tempfile.TemporaryDirectory() as folder, nodes(hops, folder) as ports:
+            urls = f"ws://127.0.0.1:{ports[0][0]}", f"ws://127.0.0.1:{ports[-1][0]}"
+            course = Course(("pub", "sub"), urls, EVENTS // 3)
+            rates[f"{hops} hops"] = statistics.median([course.rate() for _ in range(4)][1:])
+            course.close()
+            if hops == 1:
+                rates["durable"] = asyncio.run(_durable(urls[0], DURABLE // 3))
+    for name, rate in rates.items():
+        print(f"{name}: {rate:.4g} events/s")
+    print(f"speed: {statistics.geometric_mean(rates.values()):.6g}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="a share of the sizes, for a quick look")
+    parser.add_argument("--ours", action="store_true", help="ours alone; a speed comes last")
+    options = parser.parse_args()
+    if options.ours:
+        ours()
+    else:
+        compare(options.scale)
+
+
+def compare(scale: float) -> None:
     events = int(EVENTS * scale)
     rows: list[dict[str, Any]] = []
     for hops in (1, 3):
@@ -351,4 +379,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1 and sys.argv[1] == "worker":
         node_peers.run(work(sys.argv[2], sys.argv[3], int(sys.argv[4])))
     else:
-        main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+        main()
