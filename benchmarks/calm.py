@@ -52,7 +52,7 @@ from msgspec.structs import replace
 from benchmarks import RESULTS, report
 from thatch.broker import Policy, Settings
 from thatch.broker.dryrun import carried
-from thatch.messages import Deliver, Publish
+from thatch.protocol.messages import Deliver, Publish
 from thatch.sim.costs import congestion as congestion_costs
 from thatch.sim.network import Observer
 from thatch.sim.overlay import Overlay

@@ -26,10 +26,10 @@ import numpy as np
 
 from benchmarks import interleaved, report
 from benchmarks.linear_scan import scan_balls, scan_balls_many, scan_covered
-from thatch.boxes import Floats, Ints
 from thatch.cover.balls import BallIndex, random_vectors, sure_margin, surely_held
 from thatch.cover.projection import bounding_cubes_cover, inscribed_cubes_cover
-from thatch.region import Ball
+from thatch.region.ball import Ball
+from thatch.space.arrays import Floats, Ints
 
 PARETO_SHAPE, PARETO_SCALE = 1.16, 0.01
 DIMENSIONS = [4, 8, 12, 16, 20]

@@ -36,7 +36,7 @@ from thatch.cover import (
     verify,
 )
 from thatch.errors import TooManyBoxes
-from thatch.region import Region
+from thatch.region.region import Region
 
 Boxes = tuple[NDArray[np.int64], NDArray[np.int64]]
 Workloads = dict[str, tuple[Space, Boxes]]

@@ -14,12 +14,12 @@ import numpy as np
 from benchmarks import interleaved, report
 from benchmarks.cover import space_of, workloads
 from thatch import SubscriptionTable
-from thatch.axis import Coordinates
-from thatch.boxes import Ints
 from thatch.jit import kernel
-from thatch.match import TreeMatcher
-from thatch.match.groups import Groups
-from thatch.match.tree import arranged
+from thatch.matching import TreeMatcher
+from thatch.matching.groups import Groups
+from thatch.matching.tree import arranged
+from thatch.space.arrays import Ints
+from thatch.space.axis import Coordinates
 
 EVENTS = 100_000
 

@@ -37,18 +37,19 @@ import numpy as np
 
 from benchmarks import interleaved, report
 from thatch import Space
-from thatch.boxes import Ints
 from thatch.broker import Cells, Settings
-from thatch.choice import choose_attributes
-from thatch.cover import CellTable, ExactEngine, LinkSummary, region_of_box
-from thatch.curve import CURVES, Curve, curve, descend, expected_ranges
-from thatch.grid import Grid
+from thatch.cover import CellTable, ExactEngine, region_of_box
+from thatch.grid.choice import choose_attributes
+from thatch.grid.curve import CURVES, Curve, curve, descend, expected_ranges
+from thatch.grid.grid import Grid
 from thatch.jit import kernel
-from thatch.match import HilbertMatcher, Matcher, TreeMatcher
-from thatch.messages import Publish
+from thatch.matching import HilbertMatcher, Matcher, TreeMatcher
+from thatch.protocol.messages import Publish
+from thatch.rivals.summary import LinkSummary
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import chain
 from thatch.sim.workload import DOMAIN, box_clause, space_of
+from thatch.space.arrays import Ints
 
 CELLS = 256
 BITS = 8

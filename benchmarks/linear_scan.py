@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from thatch.boxes import Floats, Ints
 from thatch.jit import kernel
+from thatch.space.arrays import Floats, Ints
 
 
 @kernel

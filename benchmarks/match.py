@@ -46,11 +46,11 @@ from benchmarks.classbench import SPACE as PACKETS
 from benchmarks.match_peers import Pairs, Peer, Query, Values, Watchlists, Workload, columns_of, peers, watchlist_peers
 from thatch import Region, Space, SubscriptionTable
 from thatch.cover import region_of_box
-from thatch.cover.engine import Boxes
-from thatch.intervals import Intervals
-from thatch.match import MATCHERS
-from thatch.match.matcher import Matcher
-from thatch.region import Term
+from thatch.matching import MATCHERS
+from thatch.matching.matcher import Matcher
+from thatch.region.box_sets import Boxes
+from thatch.region.intervals import Intervals
+from thatch.region.term import Term
 
 OURS = MATCHERS["tree"]
 

@@ -28,7 +28,7 @@ from benchmarks.classbench import SPACE, read_rules, rule_sets
 from benchmarks.cover import DOMAIN, WIDE_DOMAIN, Boxes, comparison_boxes, space_of, zipf_boxes
 from thatch import Region, Space
 from thatch.cover import Told, region_of_box
-from thatch.cover.merge import MergeSet
+from thatch.merge.merge import MergeSet
 
 POLICIES = ((0.0, "-"), (0.05, "width"), (0.2, "width"), (1.0, "width"), (0.05, "events"), (0.2, "events"))
 EVENTS = 20_000

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import node_peers, report
-from thatch.messages import Put
-from thatch.node.client import connect
+from thatch.client.client import connect
 from thatch.node.store import Store
-from thatch.space import Space
+from thatch.protocol.messages import Put
+from thatch.space.space import Space
 
 SPACE = "symbol string not null, price double not null 0..1000"
 SUBSCRIPTIONS, EVENTS, DURABLE, RESTORED = 10_000, 60_000, 30_000, 100_000

@@ -35,12 +35,12 @@ from typing import Any
 from benchmarks import report
 from benchmarks.cover import WIDE_DOMAIN, comparison_boxes
 from thatch.broker import Broker, Policy, Settings
-from thatch.messages import Advertise, Deliver, Digest, Hello, LinkUp, Publish, Subscribe, seq_of
+from thatch.protocol.messages import Advertise, Deliver, Digest, Hello, LinkUp, Publish, Subscribe, seq_of
 from thatch.sim.network import Observer
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import congestion
 from thatch.sim.workload import DOMAIN, box_clause, covered, events, space_of
-from thatch.space import Space
+from thatch.space.space import Space
 
 POLICIES = {
     "exact lazy": Policy("exact"),

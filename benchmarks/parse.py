@@ -77,10 +77,9 @@ def compare() -> None:
             for text in texts:
                 space.where(text)
 
-        def fresh(space: Space = space, texts: list[str] = texts) -> None:
+        def fresh(texts: list[str] = texts) -> None:
             for text in texts[: COUNT // 10]:
-                space.plans.clear()
-                space.where(text)
+                Space.parse(SPACE).where(text)
 
         def parser(texts: list[str] = texts) -> None:
             for text in texts[: COUNT // 10]:

@@ -38,11 +38,11 @@ import thatch.spark as ts
 from benchmarks import report
 from benchmarks.spark import peak_mb, session_with
 from thatch import Space
-from thatch.boxes import Ints
 from thatch.cover import Covered, ExactEngine, region_of_box, verify
 from thatch.cover.boxed import COVERED
 from thatch.cover.breadth import breadths
-from thatch.spark.reduce import Reduction
+from thatch.space.arrays import Ints
+from thatch.spark.reducing.reduce import Reduction
 
 SIZES = (100_000, 300_000, 1_000_000)
 ATTRIBUTES, FILES, VERIFIED = 4, 8, 2_000

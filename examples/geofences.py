@@ -6,8 +6,8 @@ Run it: `python examples/geofences.py`
 from __future__ import annotations
 
 from thatch import Region, Space, SubscriptionTable
+from thatch.cli.demo_earthquakes import earthquakes
 from thatch.cover import Covered, Uncovered
-from thatch.demo import earthquakes
 
 SPACE = Space.parse(
     "longitude double not null -180..180, latitude double not null -90..90, magnitude double not null -2..10"

@@ -18,8 +18,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from thatch.region import Region
-from thatch.space import Space
+from thatch.region.region import Region
+from thatch.space.space import Space
 
 Event = dict[str, Any]
 Truth = bool | None

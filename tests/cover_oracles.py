@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thatch import Space
-from thatch.axis import EnumAxis, StringAxis
-from thatch.intervals import Intervals
-from thatch.region import Region, Term
-from thatch.space import Attribute
+from thatch.region.intervals import Intervals
+from thatch.region.region import Region
+from thatch.region.term import Term
+from thatch.space.attribute import Attribute
+from thatch.space.axis import EnumAxis, StringAxis
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # low, high: closed
 Mask = NDArray[np.bool_]
@@ -373,11 +374,11 @@ def clause_sets(text: str, count: int, seed: int, pool_size: int = 150) -> Itera
 
 def number_anew(space: Space) -> None:
     """What an attribute does when there is no room left between two strings."""
-    before = space.numbering
+    before = space.string_codes
     for attribute in space.attributes:
         if isinstance(attribute.axis, StringAxis):
-            attribute.axis.labels = attribute.axis.labels.numbered([f"m{'a' * length}" for length in range(40)])
-    assert space.numbering is not before
+            attribute.axis.labels = attribute.axis.labels.recoded([f"m{'a' * length}" for length in range(40)])
+    assert space.string_codes is not before
 
 
 # --- Families --------------------------------------------------------------------------------------------------------

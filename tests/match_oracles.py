@@ -32,9 +32,10 @@ from clauses import ClauseWriter
 from cover_oracles import MIXED_SPACES, Cells, clause_pool, ints
 from strategies import soaked
 from thatch import Space
-from thatch.axis import BoolAxis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
-from thatch.intervals import Intervals
-from thatch.region import Region, Term
+from thatch.region.intervals import Intervals
+from thatch.region.region import Region
+from thatch.region.term import Term
+from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
 
 SEED = 20240301
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1

@@ -16,7 +16,7 @@ def match_once() -> None:
     import pyarrow as pa
 
     from thatch import Space
-    from thatch.match.index import TreeMatcher
+    from thatch.matching.index import TreeMatcher
 
     space = Space.parse("x double, n int not null, s string")
     matcher = TreeMatcher(space)

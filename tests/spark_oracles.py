@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 from clause_rows import COLUMNS, SPACE, Column, make_rows, make_table
 from clauses import Clause, ClauseWriter, spelled_out
 from thatch import Space
-from thatch.demo import SPACE as QUAKE_SPACE
-from thatch.demo import SUBSCRIPTIONS, earthquakes
+from thatch.cli.demo_earthquakes import SPACE as QUAKE_SPACE
+from thatch.cli.demo_earthquakes import SUBSCRIPTIONS, earthquakes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,17 +10,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from thatch.axis import (
-    Axis,
-    BoolAxis,
-    DateAxis,
-    DecimalAxis,
-    DoubleAxis,
-    EnumAxis,
-    IntAxis,
-    space_quoted,
-)
-from thatch.space import Attribute
+from thatch.space.attribute import Attribute
+from thatch.space.axis import Axis, BoolAxis, DateAxis, DecimalAxis, DoubleAxis, EnumAxis, IntAxis, space_quoted
 
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

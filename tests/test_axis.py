@@ -16,9 +16,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strategies import examples, ints, texts, values_of
-from thatch.axis import DoubleAxis, EnumAxis, StringAxis
 from thatch.errors import EventError, shown
-from thatch.space import MISSING, Attribute, Space
+from thatch.space.attribute import MISSING, Attribute
+from thatch.space.axis import DoubleAxis, EnumAxis, StringAxis
+from thatch.space.space import Space
 
 TYPES = [
     "bool",

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from cover_oracles import Box, ints, region_of
 from strategies import boxes_of, examples, soaked
 from thatch import Space
-from thatch.cover import pairs
-from thatch.cover.bounding import around, side_around
-from thatch.cover.pairs import Pairs
-from thatch.intervals import Intervals
-from thatch.region import Region, Term
+from thatch.merge import pairs
+from thatch.merge.bounding import around, side_around
+from thatch.merge.pairs import Pairs
+from thatch.region.intervals import Intervals
+from thatch.region.region import Region
+from thatch.region.term import Term
 
 SIZES = (6, 5, 4)
 SPACE = ints(*SIZES)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import thatch
 from strategies import examples
-from thatch import boxes
+from thatch.region import boxes
 
 LOW, HIGH = -(2**63), 2**63 - 1
 SIDE = 4  # small boxes lie in 0..SIDE-1 on each axis
@@ -274,7 +274,7 @@ except RuntimeError as error:
 else:
     sys.exit("a cache directory can be written: this test tests nothing")
 
-from thatch.boxes import intersect
+from thatch.region.boxes import intersect
 low, high = np.array([[0, 0]]), np.array([[5, 5]])
 print(intersect(low, high, low + 3, high + 3)[0].tolist())
 """
@@ -283,9 +283,7 @@ print(intersect(low, high, low + 3, high + 3)[0].tolist())
 def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     """Every place that Numba tries lies below a regular file, which stops root too."""
     package = tmp_path / "thatch"
-    package.mkdir()
-    for source in Path(thatch.__file__).parent.glob("*.py"):
-        shutil.copy(source, package)
+    shutil.copytree(Path(thatch.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "probe.py").write_text("def one():\n    return 1\n")
     blocked = package / "__pycache__"
     blocked.write_text("not a directory")

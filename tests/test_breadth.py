@@ -11,8 +11,8 @@ import pytest
 from clause_rows import SPACE, make_rows
 from thatch import Region, Space
 from thatch.cover import region_of_box
-from thatch.cover.bounding import span
 from thatch.cover.breadth import LEAST, breadth, breadths
+from thatch.region.widths import span
 
 EVERY = Space.parse(SPACE)
 for word in ("abc", "b", "zebra", ""):

@@ -23,7 +23,7 @@ from thatch.broker.policy import WINDOW, Worth
 from thatch.broker.router import REASON_MAX
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, digest, without_alias
 from thatch.errors import CallerError
-from thatch.messages import (
+from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Deliver,
@@ -474,7 +474,7 @@ def test_one_replacement_needs_no_other_id() -> None:
 
 
 def test_several_replacements_of_long_clauses_can_be_read_by_the_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("thatch.lexer.LITERALS_MAX", 30)
+    monkeypatch.setattr("thatch.where.lexer.LITERALS_MAX", 30)
     bench = Bench().client("ann").settled_neighbour("B2")
 
     def clause(first: int) -> str:

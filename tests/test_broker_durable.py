@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from thatch.broker import Broker, Settings
-from thatch.messages import Deliver, Digest, Effect, Hello, LinkDown, LinkUp, Persist, Publish, Put, Send, Subscribe
-from thatch.space import Space
+from thatch.protocol.messages import (
+    Deliver,
+    Digest,
+    Effect,
+    Hello,
+    LinkDown,
+    LinkUp,
+    Persist,
+    Publish,
+    Put,
+    Send,
+    Subscribe,
+)
+from thatch.space.space import Space
 
 SPACE = Space.parse("price int not null 0..100")
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from thatch.broker import Broker, Policy, Settings
-from thatch.broker.image import image_of
 from thatch.errors import SnapshotError
-from thatch.messages import Drop, Put, Record
-from thatch.space import Space
+from thatch.protocol.messages import Drop, Put, Record
+from thatch.space.space import Space
 
 SPACE = "price int not null 0..200, symbol string"
 
@@ -55,7 +54,7 @@ def test_the_same_with_an_image_of_now_and_of_earlier(routing: Any, cover: str |
         whole = records(seed, 120)
         plain = Broker.restored("B1", Space.parse(SPACE), whole, settings)
         for moment in (0, 60, len(whole)):
-            image = image_of(Broker.restored("B1", Space.parse(SPACE), whole[:moment], settings))
+            image = Broker.restored("B1", Space.parse(SPACE), whole[:moment], settings).image()
             restored = Broker.restored("B1", Space.parse(SPACE), whole, settings, image=image)
             restored.check_invariants()
             assert state(restored) == state(plain)
@@ -63,7 +62,7 @@ def test_the_same_with_an_image_of_now_and_of_earlier(routing: Any, cover: str |
 
 def test_an_image_of_another_space_is_left_aside_and_a_broken_one_refused() -> None:
     whole = records(1, 50)
-    image = image_of(Broker.restored("B1", Space.parse(SPACE), whole))
+    image = Broker.restored("B1", Space.parse(SPACE), whole).image()
     other = Broker.restored("B1", Space.parse(SPACE + ", more int"), whole, image=image)
     other.check_invariants()
     with pytest.raises(SnapshotError, match="the image of a broker"):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from strategies import examples
 from thatch.broker import Broker, Settings
-from thatch.messages import Advertise, Digest, Hello, LinkUp, Publish, Subscribe
-from thatch.space import Space
+from thatch.protocol.messages import Advertise, Digest, Hello, LinkUp, Publish, Subscribe
+from thatch.space.space import Space
 
 SPACE = Space.parse("price int not null 0..20, kind string")
 CLAUSES = ("price < 5", "price BETWEEN 3 AND 9", "kind = 'a'", "kind > 'b' OR price = 7", "kind IS NULL", "TRUE")

@@ -12,26 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import examples
-from thatch import Space, codec
+from thatch import Space
 from thatch.broker import Broker, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
 from thatch.broker.broker import OPERATOR
+from thatch.broker.outbound import ToldTable
 from thatch.broker.statistics import SLICES, Distances
 from thatch.broker.tables import SUBSCRIPTIONS
-from thatch.broker.telling import ToldTable
-from thatch.cli import main
+from thatch.cli.main import main
 from thatch.cover import RelationGraph, Told
 from thatch.errors import CallerError
-from thatch.messages import (
-    Deliver,
-    Extend,
-    Publish,
-    Put,
-    Reject,
-    Retune,
-    Send,
-    Subscribe,
-    Unsubscribe,
-)
+from thatch.protocol import codec
+from thatch.protocol.messages import Deliver, Extend, Publish, Put, Reject, Retune, Send, Subscribe, Unsubscribe
 from thatch.sim import dryrun
 from thatch.sim.network import Network, Observer
 from thatch.sim.overlay import Overlay

@@ -12,15 +12,15 @@ import pytest
 from cover_oracles import ints, number_anew
 from match_oracles import inside, pairs_by_force
 from thatch import Space
-from thatch.boxes import Ints
-from thatch.choice import choose_attributes
 from thatch.cover import CellIndex, CellTable, Covered, engine, verify
 from thatch.cover.cells import cells_around
-from thatch.curve import CURVES, cells_at
 from thatch.errors import CallerError
-from thatch.grid import Grid
-from thatch.match import HilbertMatcher
-from thatch.region import Region
+from thatch.grid.choice import choose_attributes
+from thatch.grid.curve import CURVES, cells_at
+from thatch.grid.grid import Grid
+from thatch.matching import HilbertMatcher
+from thatch.region.region import Region
+from thatch.space.arrays import Ints
 
 SEED = 20240229
 SPACES = [

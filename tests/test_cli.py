@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from thatch.cli import main
-from thatch.demo import SUBSCRIPTIONS, earthquakes
+from thatch.cli.demo_earthquakes import SUBSCRIPTIONS, earthquakes
+from thatch.cli.main import main
 
 SPACE = "price double not null 0..1000, symbol string"
 

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thatch import Space
-from thatch.cli import main
-from thatch.commands import flights, inputs, session
+from thatch.cli import demo_flights as flights
+from thatch.cli import inputs, session
+from thatch.cli.main import main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -293,7 +294,17 @@ def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess
     folder = tmp_path_factory.mktemp("process")
     pq.write_table(events(20), folder / "events.parquet")
     (folder / "where.txt").write_text("n >= 0\n")
-    command = [sys.executable, "-m", "thatch.cli", "match", "events.parquet", "--space", SPACE, "--where", "where.txt"]
+    command = [
+        sys.executable,
+        "-m",
+        "thatch.cli",
+        "match",
+        "events.parquet",
+        "--space",
+        SPACE,
+        "--where",
+        "where.txt",
+    ]
     quick = ["--master", "local[1]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
     quick += [
         "--conf",

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyspark")
 import pyarrow.parquet as pq
 
-from thatch.cli import main
-from thatch.commands.told_rules import learnt_text
+from thatch.cli.main import main
+from thatch.cli.rules_text import learnt_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

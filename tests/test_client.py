@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from thatch import Space, codec
+from thatch import Space
 from thatch.broker import Broker, Client, Settings
-from thatch.broker import client as client_module
+from thatch.broker import client_state as client_module
 from thatch.broker.tables import digest
-from thatch.codec import Codec
 from thatch.errors import CallerError, PeerError
-from thatch.messages import (
+from thatch.protocol import codec
+from thatch.protocol.codec import Codec
+from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Deliver,

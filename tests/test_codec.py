@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import examples, texts, values_of
-from thatch import Space, codec
-from thatch.codec import Codec
+from thatch import Space
 from thatch.errors import EventError, PeerError
-from thatch.messages import (
+from thatch.protocol import codec
+from thatch.protocol.codec import Codec
+from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Digest,

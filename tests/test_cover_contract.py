@@ -47,8 +47,9 @@ from thatch.cover import ENGINES, Covered, Uncovered, Unproven, grown, verify
 from thatch.cover.engine import CoverEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.errors import CallerError
-from thatch.intervals import Intervals
-from thatch.region import Region, Term
+from thatch.region.intervals import Intervals
+from thatch.region.region import Region
+from thatch.region.term import Term
 
 SEED = 20240229
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1

@@ -34,7 +34,7 @@ from cover_oracles import (
 )
 from thatch import Space
 from thatch.cover import ENGINES, Covered, Uncovered, Unproven, verify
-from thatch.region import Region
+from thatch.region.region import Region
 
 SEED = 20240229
 CHECK_SECONDS_MAX = 0.020

@@ -11,10 +11,10 @@ import pytest
 
 from cover_oracles import ints
 from thatch import Space
-from thatch.boxes import Ints
-from thatch.curve import CURVES, Curve, cells_at, curve, descend, expected_ranges, indexes, ranges
 from thatch.errors import CallerError
-from thatch.grid import Grid
+from thatch.grid.curve import CURVES, Curve, cells_at, curve, descend, expected_ranges, indexes, ranges
+from thatch.grid.grid import Grid
+from thatch.space.arrays import Ints
 
 SEED = 20240229
 SHAPES = [(1, 6), (2, 5), (3, 4), (4, 3), (5, 2), (6, 2), (7, 2)]  # of 7 axes a block has more halves than a word bits

@@ -16,9 +16,9 @@ from pyspark.sql.types import LongType, StringType
 
 from thatch import Region, Space
 from thatch.cover.breadth import breadth
-from thatch.spark import divide
-from thatch.spark.decide import Decide, Place, SampleBoxes, Unite, sample_of
 from thatch.spark.encoded import Source
+from thatch.spark.reducing import divide
+from thatch.spark.reducing.decide import Decide, Place, SampleBoxes, Unite, sample_of
 
 SPACE = Space.parse("x int not null 0..7, y int 0..5, z bool not null")
 POINTS = list(product(range(8), range(-1, 6), range(2)))

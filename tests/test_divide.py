@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("pyspark")
 from thatch import Space
 from thatch.cover.breadth import breadths
-from thatch.spark import divide
-from thatch.spark.divide import Division, dealt, divided
-from thatch.spark.guard import Sample
+from thatch.spark.reducing import divide
+from thatch.spark.reducing.divide import Division, dealt, divided
+from thatch.spark.reducing.guard import Sample
 
 SPACE = Space.parse("x int not null 0..999, y int, z int not null 0..9")
 

@@ -17,10 +17,10 @@ from cover_oracles import ints, number_anew, random_box, random_clause, region_o
 from strategies import examples
 from thatch import Space
 from thatch.cover import Covered, RelationGraph, Told, Unproven, verify
-from thatch.cover.graph import KINDS
-from thatch.cover.told import Change
+from thatch.cover.active_set import Change
+from thatch.cover.relation_graph import KINDS
 from thatch.errors import CallerError, UnknownSubscription
-from thatch.region import Region
+from thatch.region.region import Region
 
 SEED = 20240301
 both_kinds = pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import examples
-from thatch.intervals import EMPTY, Intervals
+from thatch.region.intervals import EMPTY, Intervals
 
 LOW, HIGH = -(2**63), 2**63 - 1
 small = st.frozensets(st.integers(-6, 6))

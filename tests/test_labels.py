@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import examples, texts
-from thatch.axis import StringAxis
-from thatch.labels import FIRST, LAST, Labels
+from thatch.space.axis import StringAxis
+from thatch.space.labels import FIRST, LAST, Labels
 
 COUNT = 300
 
@@ -95,7 +95,7 @@ def test_adversary_who_always_splits_the_smallest_gap() -> None:
             assert nearest >= isqrt(ends[smallest + 1] - ends[smallest]) or nearest == 1
     assert ends[smallest + 1] - ends[smallest] == 1, "None means that the run is used up, not earlier"
     check_against_sorted_list(labels, cuts, cuts)
-    again = labels.numbered([text])
+    again = labels.recoded([text])
     again.check_invariants()
     check_against_sorted_list(again, [*cuts, text], [*cuts, text])
     check_against_sorted_list(labels, cuts, cuts)  # the old numbering can still be read
@@ -138,7 +138,7 @@ def test_bulk_says_when_a_run_is_used_up() -> None:
 @given(st.lists(texts, max_size=30), st.lists(texts, max_size=30))
 def test_numbered_keeps_order(cuts: list[str], more: list[str]) -> None:
     labels = Labels(cuts)
-    again = labels.numbered(more)
+    again = labels.recoded(more)
     again.check_invariants()
     assert len(labels) == len({"", *cuts})
     check_against_sorted_list(again, cuts + more, cuts + more)

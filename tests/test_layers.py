@@ -1,102 +1,79 @@
-"""The layout: folder order is reading order, and imports point only to what was read before."""
+"""The layout: folder order is reading order, imports point only to what was read before, and the picture shows it."""
 
 from __future__ import annotations
 
-import ast
+import shutil
 from pathlib import Path
 
 import pytest
-
-PACKAGE = Path(__file__).parent.parent / "src" / "thatch"
-
-ORDER = [
-    "errors",
-    "page",
-    "jit",
-    "boxes",
-    "curve",
-    "labels",
-    "times",
-    "axis",
-    "space",
-    "readable",
-    "points",
-    "grid",
-    "intervals",
-    "region",
-    "choice",
-    "literals",
-    "lexer",
-    "coercion",
-    "plans",
-    "where",
-    "to_sql",
-    "cover",
-    "match",
-    "names",
-    "columns",
-    "explain",
-    "snapshot",
-    "table",
-    "audit",
-    "messages",
-    "codec",
-    "broker",
-    "sim",
-    "spark",
-    "node",
-    "commands",
-    "demo",
-    "network_demo",
-    "cli",
-]
-
-# A method that is only the door to a later layer imports it in its body. Public names need these; nothing else does.
-DOORS = {("space", "where"), ("region", "to_sql"), ("space", "region")}
-APART = {"sim", "node", "spark"}
+from architecture import PICTURE, SOURCE, Layout, picture
 
 
-def layer(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def test_imports_follow_the_reading_order() -> None:
+    assert Layout().violations() == []
 
 
-def imports(path: Path) -> list[tuple[str, int]]:
-    """The layers that a file imports, anywhere in it, with the line."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import in line {node.lineno}"
-            names = [
-                f"{node.module}.{each.name}" if node.module == "thatch" else str(node.module) for each in node.names
-            ]
-        elif isinstance(node, ast.Import):
-            names = [each.name for each in node.names]
-        else:
-            continue
-        found += [(name.split(".")[1], node.lineno) for name in names if name.startswith("thatch.")]
-    return found
+def test_the_picture_is_of_the_present_imports() -> None:
+    assert PICTURE.read_text() == picture(Layout()), "python scripts/architecture.py draws it again"
 
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if layer(path) != "__init__")
+def test_the_package_root_has_three_modules() -> None:
+    assert sorted(path.name for path in SOURCE.glob("*.py")) == ["__init__.py", "errors.py", "jit.py"]
 
 
-def test_every_layer_has_its_place() -> None:
-    assert {layer(path) for path in FILES} == set(ORDER), "a new file takes its place in ORDER"
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Of the source, to break."""
+    ignored = shutil.ignore_patterns("__pycache__", "example_data")
+    return Path(shutil.copytree(SOURCE, tmp_path / "thatch", ignore=ignored))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_upward(path: Path) -> None:
-    own = layer(path)
-    for other, line in imports(path):
-        if other in ("__version__", own) or (own, other) in DOORS:
-            continue
-        assert other in ORDER, f"{path}:{line} imports thatch.{other}, which is no layer"
-        assert ORDER.index(other) < ORDER.index(own), f"{path}:{line}: {own} may not import {other}"
-        assert not {own, other} <= APART, f"{path}:{line}: {own} and {other} stay apart"
+def append(path: Path, line: str) -> None:
+    path.write_text(f"{path.read_text()}\n{line}\n")
 
 
-def test_doors_are_opened_in_bodies_only() -> None:
-    for own, other in DOORS:
-        tree = ast.parse((PACKAGE / f"{own}.py").read_text())
-        top = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-        assert all(node.module != f"thatch.{other}" for node in top), f"{own}.py imports {other} at its top"
+def test_an_import_against_the_order_of_packages_is_found(copy: Path) -> None:
+    append(copy / "matching" / "scan.py", "from thatch.table.names import Names")
+    assert any(each.startswith("matching.scan:") and "table.names" in each for each in Layout(copy).violations())
+
+
+def test_an_import_in_the_body_of_a_function_is_found(copy: Path) -> None:
+    append(copy / "cover" / "verdict.py", "def late() -> None:\n    import thatch.spark.text")
+    assert any("spark.text is read later" in each for each in Layout(copy).violations())
+
+
+def test_an_import_against_the_order_inside_a_package_is_found(copy: Path) -> None:
+    append(copy / "region" / "intervals.py", "from thatch.region.term import Term")
+    assert any("region.term is read later" in each for each in Layout(copy).violations())
+
+
+def test_an_import_from_the_own_package_is_found(copy: Path) -> None:
+    append(copy / "cover" / "verdict.py", "from thatch.cover import ENGINES")
+    assert any("imports from its own package cover" in each for each in Layout(copy).violations())
+
+
+def test_packages_that_stay_apart(copy: Path) -> None:
+    append(copy / "node" / "logs.py", "from thatch.sim.costs import Costs")
+    assert any("node and sim stay apart" in each for each in Layout(copy).violations())
+
+
+def test_a_file_that_no_docstring_names_is_found(copy: Path) -> None:
+    (copy / "grid" / "forgotten.py").write_text('"""Nobody knows me."""\n')
+    assert Layout(copy).violations() == ["grid: the docstring does not name forgotten"]
+
+
+def test_a_file_that_is_gone_is_found(copy: Path) -> None:
+    (copy / "rivals" / "summary.py").unlink()
+    assert "rivals: the docstring names summary, which is not there" in Layout(copy).violations()
+
+
+def test_an_outdated_picture_is_found(copy: Path) -> None:
+    append(copy / "cli" / "tabular.py", "from thatch.rivals.counting import CountingMatcher")
+    assert picture(Layout(copy)) != picture(Layout())
+
+
+def test_only_the_space_compares_string_codes() -> None:
+    """Whoever holds coordinates asks `Space.is_current`, or computes within `Space.stable`."""
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name != "space":
+            assert "string_codes is" not in path.read_text().replace("string_codes is None", ""), path

@@ -11,7 +11,7 @@ from thatch import Space
 from thatch.broker import Cells, Policy, Settings
 from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.errors import CallerError, PeerError
-from thatch.messages import Deliver, Extend, Publish, Subscribe
+from thatch.protocol.messages import Deliver, Extend, Publish, Subscribe
 from thatch.sim.network import Observer
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import chain

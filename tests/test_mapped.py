@@ -10,8 +10,8 @@ import pytest
 from match_oracles import CLAUSES, Case, box_case
 from thatch import Space
 from thatch.errors import SnapshotError
-from thatch.match.index import TreeMatcher, TreeView
-from thatch.match.mapped import opened, packed
+from thatch.matching.index import TreeMatcher, TreeView
+from thatch.matching.mapped import opened, packed
 
 BOXES = ("0 boxes", "1 boxes", "257 boxes", "4097 boxes", "extreme 4", "zipf", "few_of_twenty", "some_empty")
 

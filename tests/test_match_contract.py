@@ -49,12 +49,12 @@ from match_oracles import (
 )
 from strategies import examples, soaked
 from thatch import Space
-from thatch.cover import LinkSummary
 from thatch.errors import CallerError
-from thatch.match import MATCHERS
-from thatch.match.matcher import Matcher, View
-from thatch.match.tree import arranged
-from thatch.region import Region
+from thatch.matching import MATCHERS
+from thatch.matching.matcher import Matcher, View
+from thatch.matching.tree import arranged
+from thatch.region.region import Region
+from thatch.rivals.summary import LinkSummary
 
 SLOW = ("scan", "counting")  # they pay for every region, so some tests give them fewer
 NONE: Pairs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -710,15 +710,15 @@ def test_clauses_come_and_go_while_strings_move(matcher_class: type[Matcher], wh
         if random.random() < 0.4:
             view, expected = matcher.view(), ledger.pairs()
             space.where(f"name IN ('ab{step}', 'b{step}') OR name LIKE 'c{step}%'")
-            if view.numbering is space.numbering:  # cut further, but numbered as before
+            if view.string_codes is space.string_codes:  # cut further, but numbered as before
                 problem = wrong_pairs(view.match_points(space.encode_batch(pool.table)), expected)
                 assert not problem, f"{where}: a view from before new strings: {problem}"
         if random.random() < 0.4:
             view = matcher.view()
             number_anew(space)
             moved += 1
-            assert view.numbering is not space.numbering
-            assert matcher.view().numbering is space.numbering
+            assert view.string_codes is not space.string_codes
+            assert matcher.view().string_codes is space.string_codes
         if random.random() < 0.5:
             mover.check(where)
         if step % 12 == 0:
@@ -850,7 +850,7 @@ class Writer:
                     self.add(self.random.choice((1, 40, 120)))
                 for _ in range(self.random.choice((1, 10, 60))):
                     self.discard()
-                if self.pool.space.numbering and number % 6 == 0:
+                if self.pool.space.string_codes and number % 6 == 0:
                     self.pool.space.where(f"name = 'ab{number}'")
                     number_anew(self.pool.space)
                 wanted, stop = len(answers) + 6, time.monotonic() + 0.1

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from cover_oracles import MIXED_SPACES, Box, Cells, clause_pool, guillotine, ints, number_anew, random_boxes, region_of
 from strategies import boxes_of, examples, soaked
 from thatch import Space
-from thatch.cover.merge import Merger, MergeSet, Retold, merged
 from thatch.cover.verdict import is_covered
 from thatch.errors import CallerError, UnknownSubscription
-from thatch.intervals import Intervals
-from thatch.region import Ball, Region, Term
+from thatch.merge.merge import Merger, MergeSet, Retold, merged
+from thatch.region.ball import Ball
+from thatch.region.intervals import Intervals
+from thatch.region.region import Region
+from thatch.region.term import Term
 
 SIZES = (6, 5, 4)
 SPACE = ints(*SIZES)
@@ -303,7 +305,7 @@ def test_clauses_with_null_sets_and_strings(text: str, budget: float) -> None:
         else:
             wanted[number] = random.choice(pool)
             merging.add(number, wanted[number])
-        if number % 20 == 7 and space.numbering:
+        if number % 20 == 7 and space.string_codes:
             number_anew(space)
         if number % 3 == 0:
             merging.check_invariants()
@@ -428,7 +430,7 @@ def test_a_line_that_grew_one_by_one() -> None:
 
 def test_the_same_whatever_the_hash_seed() -> None:
     code = (
-        "from test_merge import many; from thatch.cover.merge import merged; space, regions = many(300);"
+        "from test_merge import many; from thatch.merge import merged; space, regions = many(300);"
         "print([(m.members, m.region.to_sql(), m.added) for m in merged(regions, space, 0.3)])"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)}

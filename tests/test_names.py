@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import examples, soaked
-from thatch import names as module
 from thatch.errors import CallerError
-from thatch.names import BITS, SIZE, Chunks, Names, id_of
+from thatch.table import names as module
+from thatch.table.names import BITS, SIZE, Chunks, Names, id_of
 
 SEED = 20240302
 

@@ -15,13 +15,13 @@ import aiohttp
 import pytest
 
 from thatch.broker import Client
-from thatch.codec import encode
+from thatch.client.client import connect
 from thatch.errors import CallerError, PeerError, StoreError, Unavailable
-from thatch.messages import Digest, Hello, Publish
-from thatch.node import wire
-from thatch.node.client import connect
 from thatch.node.config import Config, Flow, Listen, Timing
 from thatch.node.server import Node
+from thatch.protocol import wire
+from thatch.protocol.codec import encode
+from thatch.protocol.messages import Digest, Hello, Publish
 
 SPACE = "price double not null 0..1000, symbol string, number int, day date, cost decimal(10,2)"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from node_process import SPACE, BrokerProcess, is_soak
-from thatch.cli import main
+from thatch.cli.main import main
+from thatch.client.blocking import connect_blocking
 from thatch.errors import CallerError, Unavailable
-from thatch.node.blocking import connect_blocking
 from thatch.node.config import read
 
 

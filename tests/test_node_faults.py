@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from node_process import BrokerProcess, wait_agree
+from thatch.client.client import AsyncClient, connect
 from thatch.errors import CallerError
-from thatch.node.client import AsyncClient, connect
 
 HALF_OPEN_SECONDS = 15.0
 AGREE_SECONDS = 2.0

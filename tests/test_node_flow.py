@@ -11,11 +11,11 @@ import aiohttp
 
 from node_process import BrokerProcess, is_soak
 from thatch.broker import Client
-from thatch.codec import encode
-from thatch.node import wire
-from thatch.node.client import AsyncClient, connect
-from thatch.node.subscription import Subscription
-from thatch.space import Space
+from thatch.client.client import AsyncClient, connect
+from thatch.client.subscription import Subscription
+from thatch.protocol import wire
+from thatch.protocol.codec import encode
+from thatch.space.space import Space
 
 HEALTHY = 50
 STALLED_SECONDS = 60.0 if is_soak() else 10.0

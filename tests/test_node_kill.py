@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from node_process import BrokerProcess, chain, is_soak, wait_agree
-from thatch.messages import Publish
-from thatch.node.client import AsyncClient, connect
-from thatch.node.subscription import Subscription
+from thatch.client.client import AsyncClient, connect
+from thatch.client.subscription import Subscription
+from thatch.protocol.messages import Publish
 
 KILLS = 300 if is_soak() else 10
 RESTORED_SECONDS = 2.0

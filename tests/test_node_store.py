@@ -14,8 +14,8 @@ import pytest
 
 from strategies import soaked
 from thatch.errors import StoreError
-from thatch.messages import Drop, Put
 from thatch.node.store import QueueRow, Store
+from thatch.protocol.messages import Drop, Put
 
 Contents = tuple[Any, ...]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from strategies import examples
 from thatch.errors import EventError
-from thatch.points import plain_columns
-from thatch.space import Space
+from thatch.space.batches import plain_columns
+from thatch.space.space import Space
 
 SPACE = Space.parse("price double not null -5..1000, count int, symbol string, more double")
 SPACE.where("symbol IN ('a', 'b', 'é') OR symbol > 'bc'")

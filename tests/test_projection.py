@@ -19,7 +19,8 @@ from thatch.cover import Covered, CoverEngine, PairwiseEngine, ProjectionEngine,
 from thatch.cover.balls import BallIndex, random_vectors, surely_held
 from thatch.cover.projection import bounding_cubes_cover, inscribed_cubes_cover
 from thatch.errors import CallerError
-from thatch.region import Ball, Region
+from thatch.region.ball import Ball
+from thatch.region.region import Region
 
 SEED = 20240229
 FORMS = ("scan", "tree", "auto")

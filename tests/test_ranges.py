@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from thatch.boxes import Ints
 from thatch.cover.ranges import TAIL, RangeTable
+from thatch.space.arrays import Ints
 
 SEED = 20240229
 

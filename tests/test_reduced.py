@@ -15,7 +15,7 @@ from thatch.broker.image import Decision
 from thatch.broker.tables import SUBSCRIPTIONS
 from thatch.cover import ExactEngine, NegativeEngine
 from thatch.errors import CallerError
-from thatch.messages import Advertise, Effect, Message, Persist, Put, Record, Subscribe
+from thatch.protocol.messages import Advertise, Effect, Message, Persist, Put, Record, Subscribe
 
 SPACE = Space.parse("x int not null 0..99, y int not null 0..99")
 

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from conditions import Condition, World, conditions, worlds
 from strategies import examples, values_of
-from thatch.axis import DoubleAxis, StringAxis
 from thatch.errors import CallerError, EventError, TooManyBoxes
-from thatch.intervals import Intervals
-from thatch.region import Ball, Region, Term
-from thatch.space import Attribute, Space
+from thatch.region.ball import Ball
+from thatch.region.intervals import Intervals
+from thatch.region.region import Region
+from thatch.region.term import Term
+from thatch.space.attribute import Attribute
+from thatch.space.axis import DoubleAxis, StringAxis
+from thatch.space.space import Space
 
 
 @st.composite
@@ -410,7 +413,7 @@ def renumber(space: Space, more: list[str]) -> None:
     """As if the labels of every string attribute had been used up."""
     for attribute in space.attributes:
         if isinstance(attribute.axis, StringAxis):
-            attribute.axis.labels = attribute.axis.labels.numbered(more)
+            attribute.axis.labels = attribute.axis.labels.recoded(more)
 
 
 @examples(80)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from thatch.broker import Policy, Settings
-from thatch.cli import main
+from thatch.cli.main import main
 from thatch.sim import topology
 from thatch.sim.network import Clauses, Network
 from thatch.sim.oracle import Failed
@@ -18,7 +18,7 @@ from thatch.sim.overlay import Overlay
 from thatch.sim.run import Run, draw_settings, run, shortest_prefix
 from thatch.sim.script import Step, draw
 from thatch.sim.workload import covered, covering_degree, space_of
-from thatch.space import Space
+from thatch.space.space import Space
 
 # --- Overlays --------------------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ def test_property_2_with_covering_a_covered_one_travels_along_a_path() -> None:
 
 def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a broker that never promotes, the last step of the prefix is the one that needs it."""
-    monkeypatch.setattr("thatch.cover.told.Told._recheck", lambda self, id, region: ([], []))
+    monkeypatch.setattr("thatch.cover.active_set.Told._recheck", lambda self, id, region: ([], []))
     for seed in range(50):
         script = draw(seed, steps=6)
         settings = Settings("subscriptions", Policy("exact"))

@@ -17,8 +17,8 @@ import pytest
 from msgspec.structs import replace
 
 from thatch.broker import Policy, Settings
+from thatch.broker.outbound import ToldTable
 from thatch.broker.statistics import Distances
-from thatch.broker.telling import ToldTable
 from thatch.sim.run import Seen, clauses_of_scripts, draw_settings, run, shortest_prefix
 from thatch.sim.script import draw
 

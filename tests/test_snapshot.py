@@ -23,12 +23,13 @@ from cover_oracles import MIXED_SPACES, ints, number_anew, random_clause
 from match_oracles import STRINGS
 from strategies import soaked
 from thatch import CallerError, Space, SubscriptionTable
-from thatch import snapshot as files
-from thatch.axis import StringAxis
 from thatch.cover import ExactEngine, PairwiseEngine
 from thatch.errors import SnapshotError
-from thatch.labels import FIRST, LAST, Labels
-from thatch.region import Region
+from thatch.region import packing
+from thatch.region.region import Region
+from thatch.space.axis import StringAxis
+from thatch.space.labels import FIRST, LAST, Labels
+from thatch.table import snapshot as files
 
 SEED = 20240304
 OPTIONS: list[dict[str, Any]] = [
@@ -237,7 +238,7 @@ def test_loading_neither_parses_nor_decides(tmp_path: Path, monkeypatch: pytest.
             ):
                 patch.setattr(holder, name, never)
             patch.setattr("sqlglot.parse_one", never)
-            patch.setattr("thatch.where.compile_clause", never)
+            patch.setattr("thatch.where.compile.compile_clause", never)
             loaded = SubscriptionTable.load(tmp_path / "t")
             same(table, loaded)
             assert [loaded.match(row) for row in rows] == [table.match(row) for row in rows]
@@ -467,7 +468,7 @@ def head(body: bytes) -> bytes:
 
 
 def numbers(data: bytes) -> list[int]:
-    return files.unpack_ints(data).tolist()
+    return packing.unpack_ints(data).tolist()
 
 
 def put(name: str, change: Callable[[list[int]], Any]) -> Callable[[files.Body], files.Body]:
@@ -477,7 +478,7 @@ def put(name: str, change: Callable[[list[int]], Any]) -> Callable[[files.Body],
         holder = body.regions if name.startswith(".") else body
         values = numbers(getattr(holder, name.lstrip(".")))
         new = change(values)
-        data = {name.lstrip("."): files.pack_ints(values if new is None else new)}
+        data = {name.lstrip("."): packing.pack_ints(values if new is None else new)}
         if holder is body:
             return msgspec.structs.replace(body, **data)
         return msgspec.structs.replace(body, regions=msgspec.structs.replace(body.regions, **data))
@@ -524,7 +525,7 @@ INCONSISTENT: dict[str, Callable[[files.Body], files.Body]] = {
     "an option that is an argument": field("options", lambda options: {"space": 1}),
     "labels missing": field("labels", lambda labels: []),
     "labels twice": field("labels", lambda labels: labels * 2),
-    "labels that do not ascend": field("labels", lambda labels: [(labels[0][0], files.pack_ints([0] * 99))]),
+    "labels that do not ascend": field("labels", lambda labels: [(labels[0][0], packing.pack_ints([0] * 99))]),
     "a label less": field("labels", lambda labels: [(labels[0][0], labels[0][1][:-8])]),
     "cuts that do not ascend": field("labels", lambda labels: [(labels[0][0][::-1], labels[0][1])]),
     "half a label": field("labels", lambda labels: [(labels[0][0], labels[0][1][:-3])]),
@@ -669,7 +670,7 @@ def test_strings_that_stand_alone() -> None:
         assert list(zip(lows.tolist(), highs.tolist(), strict=True)) == expected
         assert sorted(axis.labels.cut_at(low) for low in lows.tolist()) == sorted(alone)
         assert lows.flags.c_contiguous and highs.flags.c_contiguous and (highs[:-1] < lows[1:]).all()
-        axis.labels = axis.labels.numbered(["another"])
+        axis.labels = axis.labels.recoded(["another"])
 
 
 def test_regions_there_and_back() -> None:
@@ -678,9 +679,9 @@ def test_regions_there_and_back() -> None:
     writer = ClauseWriter(random)
     regions = [space.where(writer.clause().ours) for _ in range(80)]
     regions += [Region.nothing(space), Region.everything(space)]
-    packed = files.pack_regions([region.terms for region in regions])
-    again = files.unpack_regions(packed, space)
+    packed = packing.pack_regions([region.terms for region in regions])
+    again = packing.unpack_regions(packed, space)
     assert [region.terms for region in again] == [region.terms for region in regions]
     for region in again:
         region.check_invariants()
-    assert files.unpack_regions(files.pack_regions([]), space) == []
+    assert packing.unpack_regions(packing.pack_regions([]), space) == []

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from strategies import declarations, examples, names, values_of
-from thatch.axis import DateAxis, DecimalAxis, StringAxis
 from thatch.errors import EventError, SpaceError
-from thatch.space import Attribute, Space
+from thatch.space.attribute import Attribute
+from thatch.space.axis import DateAxis, DecimalAxis, StringAxis
+from thatch.space.space import Space
 
 EVERY_TYPE = (
     "flag bool, n int, size int not null -100..100, amount decimal(10,2), fee decimal(6,3) not null 0.000..250.000,"

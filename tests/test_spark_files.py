@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
-from thatch.spark import files
-from thatch.spark.files import Piece, pieces, plain_scan, read_all
+from thatch.spark.matching import files
+from thatch.spark.matching.files import Piece, pieces, plain_scan, read_all
 
 Writer = Callable[[pa.Table, str], None]
 

@@ -186,8 +186,8 @@ def test_typed_bounds_over_every_type(name: str, bounded: Answers) -> None:
 def test_no_cells_lose_a_match(spark: SparkSession, random_clauses: Answers) -> None:
     """Whatever keys and cells the planner may come up with: grids of every attribute, with knots on, between and far
     beyond the values."""
-    from thatch.spark.cells import Grid, is_hashed
-    from thatch.spark.native import match_native
+    from thatch.spark.matching.cells import Grid, is_hashed
+    from thatch.spark.matching.native import match_native
     from thatch.spark.tables import Subscriptions
 
     space, random = Space.parse(SPACE), Random(SEED)

@@ -16,12 +16,12 @@ import pytest
 
 from spark_oracles import SEED, SOAK, Workload, crowd, every_type, quakes, random_bounds
 from thatch import Region, Space, SubscriptionTable
-from thatch.axis import EnumAxis
-from thatch.columns import boxes_of_columns, regions_of_boxes
 from thatch.cover import Covered, Unproven, region_of_box, verify
 from thatch.cover.breadth import breadth
 from thatch.errors import CallerError, EmptyRegionWarning
-from thatch.region import hulls
+from thatch.region.columns import boxes_of_columns, regions_of_boxes
+from thatch.region.term import hulls
+from thatch.space.axis import EnumAxis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,9 +32,9 @@ from benchmarks.classbench import VENDORED, read_rules
 from pyspark.sql import functions as F
 
 import thatch.spark as ts
-from thatch.spark import divide
-from thatch.spark.collected import within_enum
-from thatch.spark.reduce import Reduction, keys_of_tasks
+from thatch.spark.clauses import within_enum
+from thatch.spark.reducing import divide
+from thatch.spark.reducing.reduce import Reduction, keys_of_tasks
 
 Answers = dict[Any, tuple[str, list[Any] | None]]
 

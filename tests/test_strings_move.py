@@ -7,14 +7,14 @@ import time
 from typing import Any
 
 from thatch import Space, covers
-from thatch.axis import StringAxis
 from thatch.cover import Uncovered, verify
+from thatch.space.axis import StringAxis
 
 
 def renumber(space: Space) -> None:
     for attribute in space.attributes:
         if isinstance(attribute.axis, StringAxis):
-            attribute.axis.labels = attribute.axis.labels.numbered([])
+            attribute.axis.labels = attribute.axis.labels.recoded([])
 
 
 def test_a_witness_keeps_its_meaning() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from cover_oracles import MIXED_SPACES, Cells, clause_pool, ints, number_anew, random_boxes, region_of
 from thatch import Space
-from thatch.cover import LinkSummary
 from thatch.errors import CallerError, UnknownSubscription
+from thatch.rivals.summary import LinkSummary
 
 SEED = 20240229
 

@@ -31,12 +31,12 @@ from match_oracles import BALL_SPACE, Pool, mixed_pool
 from strategies import soaked
 from test_told import Mirror, pool
 from thatch import CallerError, ClauseError, EventError, Space, SubscriptionTable, UnknownSubscription, covers
-from thatch.axis import EnumAxis, quoted
 from thatch.cover import ENGINES, Change, Covered, ExactEngine, Told, Uncovered, Unproven, verify
 from thatch.errors import EmptyRegionWarning
-from thatch.match.groups import Groups
-from thatch.region import Region
-from thatch.table import RegionMatch, Subscription
+from thatch.matching.groups import Groups
+from thatch.region.region import Region
+from thatch.space.axis import EnumAxis, quoted
+from thatch.table.table import RegionMatch, Subscription
 
 SEED = 20240303
 PRICES = "symbol string, price double not null 0..1000, volume int"
@@ -960,7 +960,7 @@ def test_columns_of_the_wrong_shape(wrong: Any) -> None:
 
 def test_typed_columns_while_another_thread_renumbers_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clauses are compiled outside the lock, so strings may move right after the columns were read."""
-    from thatch import table as module
+    from thatch.table import table as module
 
     space = Space.parse("name string")
     table = SubscriptionTable(space, None)
@@ -1269,7 +1269,7 @@ def test_random_interleavings(kind: str, cover: str | None, retract: bool) -> No
             receiver.replace(random.choice(list(receiver.received) or ids if random.random() < 0.6 else ids), which())
         elif draw < 0.93:
             receiver.expire(step)
-        elif pool.space.numbering:
+        elif pool.space.string_codes:
             pool.space.where(f"name >= 'k{step}' AND name < 'k{step}x'")
             if draw < 0.98:
                 number_anew(pool.space)
@@ -1410,7 +1410,7 @@ def test_explanations_hold(kind: str, cover: str | None, retract: bool) -> None:
             table.unsubscribe(random.choice(list(table)))
         else:
             table.subscribe(step, random.choice(pool.regions))
-        if step % 20 == 10 and pool.space.numbering:
+        if step % 20 == 10 and pool.space.string_codes:
             number_anew(pool.space)
     told = {id: table[id].region for id in active(table)}
     for id, subscription in table.items():
@@ -1541,7 +1541,7 @@ def test_imprecise_events(text: str, cover: str | None) -> None:
             assert bool(found.jointly) == cells.covered(asked, here.values())
             assert not isinstance(found.jointly, Unproven) and verify(found.jointly, asked, here)
             kinds.add((bool(found.certain), bool(found.jointly), bool(found.possible)))
-            if space.numbering and random.random() < 0.2:
+            if space.string_codes and random.random() < 0.2:
                 number_anew(space)
                 cells = Cells(space, regions)
     assert {(True, True, True), (False, False, True)} <= kinds

@@ -27,9 +27,9 @@ from cover_oracles import (
 from strategies import examples
 from thatch import Space
 from thatch.cover import ENGINES, Covered, Uncovered, verify
-from thatch.cover.told import Change, Told
+from thatch.cover.active_set import Change, Told
 from thatch.errors import CallerError
-from thatch.region import Region
+from thatch.region.region import Region
 
 SEED = 20240229
 COVERS = ["exact", "pairwise", "negative"]

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from conditions import conditions, worlds
 from strategies import examples
 from thatch.errors import CallerError, ClauseError, TooManyTerms
-from thatch.lexer import CLAUSE_SIZE_MAX, DEPTH_MAX, LIST_SIZE_MAX
-from thatch.region import Region
-from thatch.space import Space
-from thatch.where import SHAPES_MAX
+from thatch.region.region import Region
+from thatch.space.space import Space
+from thatch.where.compile import SHAPES_MAX
+from thatch.where.lexer import CLAUSE_SIZE_MAX, DEPTH_MAX, LIST_SIZE_MAX
 
 DECLARED = (
     "a int, b int, c int, f bool, price double not null 0..1000, name string, day date, at timestamp,"
@@ -94,7 +94,7 @@ def test_kept_plans_agree_with_fresh_ones(chosen: list[tuple[str, str, str]], da
         fresh = Space.parse(DECLARED)
         first = outcome(warm, clause)
         assert first == outcome(warm, clause) == outcome(fresh, clause)
-        warm.plans.clear()
+        warm._plans.clear()
         assert outcome(warm, clause) == first
 
 
@@ -105,9 +105,9 @@ def test_kept_plans_of_any_condition(data: st.DataObject) -> None:
     condition = data.draw(conditions(world.columns, 4, True))
     space = world.space()
     region = space.where(condition.sql)
-    kept = len(space.plans)
-    assert space.where(condition.sql) == region and len(space.plans) == kept == 1
-    space.plans.clear()
+    kept = len(space._plans)
+    assert space.where(condition.sql) == region and len(space._plans) == kept == 1
+    space._plans.clear()
     assert space.where(condition.sql) == region
 
 
@@ -123,7 +123,7 @@ def test_plans_kept_are_few() -> None:
     space = Space.parse("a int")
     for index in range(SHAPES_MAX + 50):
         space.where(f"a{' ' * index} = 1")
-    assert len(space.plans) <= SHAPES_MAX
+    assert len(space._plans) <= SHAPES_MAX
     assert space.where("a = 1") == space.where("a  = 1")
 
 
@@ -134,13 +134,13 @@ def test_plans_kept_are_small() -> None:
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    kept = len(space.plans)
+    kept = len(space._plans)
     for size in (1_000, 3_200):
         space.where(" OR ".join(["f"] * size))
     gc.collect()
     growth = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    each = growth / max(len(space.plans) - kept, 1)
+    each = growth / max(len(space._plans) - kept, 1)
     assert each * SHAPES_MAX < 200 * 2**20
 
 

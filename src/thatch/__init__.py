@@ -1,4 +1,27 @@
-"""Thatch: who wants this event, and is this subscription already covered by the others?"""
+"""Thatch: who wants this event, and is this subscription already covered by the others?
+
+The source, in reading order; each file and package imports only what stands before it:
+
+    errors    errors, by whose fault they are
+    jit       how hot code is compiled
+    space     values of events to the integer lattice and back
+    region    sets of points: unions of boxes and balls
+    where     SQL clauses to regions, and back
+    grid      cells, and curves through them
+    cover     is it covered by the others, and which ones prove it?
+    merge     several regions as one
+    matching  who wants this event?
+    table     standing queries in one process
+    rivals    methods kept to compare with
+    protocol  what brokers and clients say
+    broker    the broker, a pure state machine
+    sim       many brokers, one seed
+    reports   pages for people
+    spark     the same over DataFrames
+    client    the client, for programs
+    node      one broker in the real world
+    cli       the command line
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,12 +35,12 @@ from thatch.errors import (
     TooManyTerms,
     UnknownSubscription,
 )
-from thatch.region import Region
-from thatch.space import Space
+from thatch.region.region import Region
+from thatch.space.space import Space
 
 if TYPE_CHECKING:
     from thatch.cover import covers
-    from thatch.table import SubscriptionTable
+    from thatch.table.table import SubscriptionTable
 
 __version__ = "0.1.0"
 __all__ = [
@@ -33,7 +56,7 @@ __all__ = [
     "UnknownSubscription",
     "covers",
 ]
-_LATER = {"covers": "thatch.cover", "SubscriptionTable": "thatch.table"}
+_LATER = {"covers": "thatch.cover", "SubscriptionTable": "thatch.table.table"}
 
 
 def __getattr__(name: str) -> Any:

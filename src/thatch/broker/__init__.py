@@ -1,8 +1,24 @@
-"""The broker: a pure state machine. What it may not do: input, output, clocks, threads, unordered iteration."""
+"""The broker: a pure state machine. It does no input or output, reads no clock, starts no thread, iterates over no set.
+
+In reading order:
+
+    cells         matching by cell numbers, between brokers that agree on a partition
+    policy        how a broker forwards: settings of one mechanism
+    tables        what came over links: entries, an index over all of them, digests
+    image         what a broker has worked out, kept for its next start
+    outbound      what one neighbour was sent: covered, merged, preserved
+    statistics    how far from its subscriber an event parts from those of others: what pruning goes by
+    link          one neighbour: its session, what it was sent, what has settled
+    forwarding    what each neighbour needs to know, and the net change to send
+    router        the way of events: what may be published, and where it goes
+    broker        `Broker.handle`: a message in, effects out
+    dryrun        plans before acts: what would be sent, found out on a copy
+    client_state  a client: what it wants at one broker, or at two while it moves
+"""
 
 from thatch.broker.broker import Broker
 from thatch.broker.cells import Cells
-from thatch.broker.client import Client
+from thatch.broker.client_state import Client
 from thatch.broker.dryrun import Plan, plan_policy, plan_subscription, plan_unsubscription
 from thatch.broker.policy import Policy, Settings
 

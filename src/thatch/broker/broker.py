@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from thatch.broker.forwarding import Forwarding
-from thatch.broker.image import Decision, Known, read_image
+from thatch.broker.image import Decision, Known, read_image, write_image
 from thatch.broker.link import Link, Waiting
+from thatch.broker.outbound import ToldTable
 from thatch.broker.policy import Settings
 from thatch.broker.router import Router
 from thatch.broker.tables import (
@@ -33,9 +34,8 @@ from thatch.broker.tables import (
     digest_size,
     without_alias,
 )
-from thatch.broker.telling import ToldTable
 from thatch.errors import CallerError, PeerError, ThatchError, shown
-from thatch.messages import (
+from thatch.protocol.messages import (
     PROTOCOL,
     Accepted,
     Advertise,
@@ -67,8 +67,8 @@ from thatch.messages import (
     Unsubscribe,
     session_of,
 )
-from thatch.region import Region
-from thatch.space import Space
+from thatch.region.region import Region
+from thatch.space.space import Space
 
 REPLACED_MAX = 1e9  # of what preserved subscriptions stand for, at once
 ROUNDING = 1e-6  # of a subscription: a tick that comes a nanosecond early is in time
@@ -749,8 +749,16 @@ class Broker:
         """What a copy has in common with this broker, for `copy.deepcopy`: what clauses mean, and coordinates."""
         meaning = [self.space, self.open_space, self._compile, self._read_space]
         meaning += [owner for each in (self._compile, self._read_space) if (owner := getattr(each, "__self__", None))]
-        meaning += [self.space.numbering, self.open_space.numbering]
+        meaning += [self.space.string_codes, self.open_space.string_codes]
         return {id(each): each for each in meaning}
+
+    def image(self) -> bytes:
+        """What was worked out so far, for the next start (image.py)."""
+        regions = {entry.where: entry.region for table in self.tables() for entry in table}
+        decisions = {
+            link.name: {name: table.decisions() for name, table in link.tables()} for link in self._forwarding.brokers()
+        }
+        return write_image(self.space, regions, decisions)
 
     def similarity(self, id: str, hops: int, now: float) -> dict[str, float]:
         """Of a client's subscription, toward each advertisement: the share of its events that somebody else wants at

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.cover.cells import cells_around
 from thatch.cover.ranges import RangeTable
 from thatch.errors import CallerError, PeerError
-from thatch.grid import Grid
-from thatch.region import Region
-from thatch.space import Space
+from thatch.grid.grid import Grid
+from thatch.region.region import Region
+from thatch.space.arrays import Ints
+from thatch.space.space import Space
 
 CLIENTS = ""  # the one link that stands for all clients
 

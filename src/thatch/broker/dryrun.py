@@ -18,21 +18,11 @@ from msgspec.structs import replace
 
 from thatch.broker.broker import OPERATOR, Broker
 from thatch.broker.link import Link
+from thatch.broker.outbound import ToldTable
 from thatch.broker.policy import Policy, Settings
 from thatch.broker.tables import SUBSCRIPTIONS
-from thatch.broker.telling import ToldTable
 from thatch.errors import CallerError, shown
-from thatch.messages import (
-    Effect,
-    Message,
-    Reject,
-    Replace,
-    Retune,
-    Send,
-    Sequenced,
-    Subscribe,
-    Unsubscribe,
-)
+from thatch.protocol.messages import Effect, Message, Reject, Replace, Retune, Send, Sequenced, Subscribe, Unsubscribe
 
 
 @dataclass(frozen=True, slots=True)

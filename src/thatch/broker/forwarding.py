@@ -22,13 +22,13 @@ from msgspec.structs import replace
 from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.image import Known
 from thatch.broker.link import Link
+from thatch.broker.outbound import Prune
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, Entry, Table, alias
-from thatch.broker.telling import Prune
-from thatch.messages import Advertise, Message, Replace, Subscribe, Unadvertise, Unsubscribe
-from thatch.region import Region
-from thatch.space import Space
+from thatch.protocol.messages import Advertise, Message, Replace, Subscribe, Unadvertise, Unsubscribe
+from thatch.region.region import Region
+from thatch.space.space import Space
 
 
 class Forwarding:

@@ -8,21 +8,15 @@ the clause is the same; of a certificate, only where all that it names is offere
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from thatch.axis import StringAxis
 from thatch.broker.tables import SUBSCRIPTIONS
-from thatch.cover import Told
 from thatch.errors import SnapshotError
-from thatch.labels import Labels
-from thatch.region import Region
-from thatch.snapshot import Regions, pack_labels, pack_regions, unpack_ints, unpack_regions
-from thatch.space import Space
-
-if TYPE_CHECKING:
-    from thatch.broker.broker import Broker
+from thatch.region.packing import PackedLabels, Regions, pack_labels, pack_regions, restore_labels, unpack_regions
+from thatch.region.region import Region
+from thatch.space.space import Space
 
 
 class Decision(NamedTuple):
@@ -38,7 +32,7 @@ ToldImage = dict[str, Decision]  # by id
 
 class _Image(msgspec.Struct, forbid_unknown_fields=True):
     space: str
-    labels: list[tuple[list[str], bytes]]
+    labels: PackedLabels
     wheres: list[str]
     regions: Regions
     told: dict[str, dict[str, ToldImage]]  # link -> table
@@ -57,17 +51,13 @@ class Known:
         return own or (self.decided if table == SUBSCRIPTIONS else {})
 
 
-def image_of(broker: Broker) -> bytes:
-    wheres = {entry.where: entry.region for table in broker.tables() for entry in table}
-    told: dict[str, dict[str, ToldImage]] = {}
-    for link in broker.links.values():
-        for name, table in link.tables() if not link.is_client else ():
-            if isinstance(table.told, Told):
-                certificates = table.told.passive
-                known = {id: Decision(where, certificates.get(id)) for id, where in table.wheres.items()}
-                told.setdefault(link.name, {})[name] = known
-    regions = pack_regions([region.terms_in(broker.space) for region in wheres.values()])
-    image = _Image(broker.space.to_json(), pack_labels(broker.space), list(wheres), regions, told)
+def write_image(
+    space: Space, regions: Mapping[str, Region], decisions: Mapping[str, Mapping[str, Mapping[str, Decision]]]
+) -> bytes:
+    """`regions` by clause; `decisions` by link, table and id."""
+    packed = pack_regions([region.terms_in(space) for region in regions.values()])
+    told = {link: {table: dict(each) for table, each in tables.items()} for link, tables in decisions.items()}
+    image = _Image(space.to_json(), pack_labels(space.string_codes), list(regions), packed, told)
     return msgspec.msgpack.encode(image)
 
 
@@ -78,9 +68,7 @@ def read_image(data: bytes, space: Space) -> Known:
         image = msgspec.msgpack.decode(data, type=_Image)
         if image.space != space.to_json():
             return known
-        strings = [each.axis for each in space.attributes if isinstance(each.axis, StringAxis)]
-        for axis, (cuts, labels) in zip(strings, image.labels, strict=True):
-            axis.labels = Labels.of_pairs(cuts, unpack_ints(labels).tolist())
+        restore_labels(space, image.labels)
         regions = unpack_regions(image.regions, space)
     except (msgspec.DecodeError, RecursionError, ValueError, SnapshotError) as error:
         raise SnapshotError(f"the image of a broker: {error}") from None

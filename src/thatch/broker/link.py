@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from thatch.broker.outbound import ToldTable
 from thatch.broker.policy import Policy
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
-from thatch.broker.telling import ToldTable
 from thatch.errors import PeerError
-from thatch.messages import Hello, seq_of, session_of
-from thatch.space import Space
+from thatch.protocol.messages import Hello, seq_of, session_of
+from thatch.space.space import Space
 
 
 @dataclass(slots=True)

@@ -8,9 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from thatch.broker.cells import Cells
-from thatch.cover import ENGINES, MergeSet, RelationGraph, Told
+from thatch.cover import ENGINES, RelationGraph, Told
 from thatch.errors import CallerError
-from thatch.space import Space
+from thatch.merge.merge import MergeSet
+from thatch.space.space import Space
 
 GRAPHS = ("traditional", "simplified")
 WINDOW = 256  # checks after which is decided whether checking pays

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from thatch.axis import Coordinates
 from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.link import Link
@@ -21,10 +20,11 @@ from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
 from thatch.broker.tables import Entry
 from thatch.errors import CallerError, EventError, ThatchError, shown
-from thatch.explain import why_not
-from thatch.messages import Deliver, Effect, Publish, Refused, Reject, Send
-from thatch.points import plain_columns
-from thatch.space import Space
+from thatch.protocol.messages import Deliver, Effect, Publish, Refused, Reject, Send
+from thatch.space.axis import Coordinates
+from thatch.space.batches import plain_columns
+from thatch.space.space import Space
+from thatch.table.explain import why_not
 
 REASON_MAX = 500  # characters of a refusal
 HOPS_MAX = 1 << 20  # that an event may have come

@@ -7,12 +7,12 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from thatch.axis import Coordinates
 from thatch.errors import CallerError, PeerError, shown
-from thatch.match.index import TreeMatcher
-from thatch.messages import Listing
-from thatch.region import Region
-from thatch.space import Space
+from thatch.matching.index import TreeMatcher
+from thatch.protocol.messages import Listing
+from thatch.region.region import Region
+from thatch.space.axis import Coordinates
+from thatch.space.space import Space
 
 BUCKET = 16  # entries that share a hash in a digest
 SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"

@@ -1,55 +1,49 @@
-"""Is this subscription already covered by the others, and which ones prove it? Kernels are loaded with this package."""
+"""Covering: is this subscription already covered by the others, and which ones prove it?
+
+In reading order:
+
+    verdict         `Covered`, `Uncovered`, `Unproven`, and a verifier that trusts no engine
+    engine          what every cover engine does
+    index           a bitset index over boxes, and its kernels
+    pairwise        covering by one member: scan, index, poset
+    boxed           what engines that cover by a union share: members and questions as boxes
+    batch           deciding about many regions in one call of a kernel
+    breadth         the order in which a set is reduced: broad regions first
+    search          kernels of our exact engine
+    exact           our exact engine: branch and bound over the boxes that meet the region
+    rectangles      kernels of negative space
+    negative        negative space: what no member covers, as disjoint rectangles
+    conflict        the conflict table of Monte-Carlo subsumption, and its kernels
+    montecarlo      Monte-Carlo subsumption: conflict table, then random points
+    balltree        kernels of an index over balls
+    balls           an index over balls, by tree or by random projections
+    projection      the engine for balls
+    ranges          ranges of cell numbers with owners
+    hilbert         MICS: covering on cells along a curve
+    dominance       covering by one as dominance of points on a curve
+    engines         the table of engines
+    covers          `covers`: one question about a list of clauses
+    cells           what a link was sent, as cells; an index of members in front of any engine
+    active_set      active and passive subscriptions with certificates
+    relation_graph  the congestion paper's relation graphs, in place of an active set
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
+from thatch.cover.active_set import Change, Told
 from thatch.cover.cells import CellIndex, CellTable
-from thatch.cover.engine import CoverEngine, region_of_box
+from thatch.cover.covers import covers
+from thatch.cover.engine import CoverEngine
 from thatch.cover.engines import ENGINES, engine
 from thatch.cover.exact import ExactEngine
-from thatch.cover.graph import RelationGraph
 from thatch.cover.hilbert import HilbertEngine
-from thatch.cover.merge import Merger, MergeSet, Retold, merged
 from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
 from thatch.cover.projection import ProjectionEngine
-from thatch.cover.summary import LinkSummary
-from thatch.cover.told import Change, Told
+from thatch.cover.relation_graph import RelationGraph
 from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict, grown, verify
-from thatch.errors import CallerError
-from thatch.region import Region
-from thatch.space import Space
-
-
-def covers(
-    members: Mapping[Any, Region | str] | Sequence[Region | str],
-    region: Region | str,
-    space: Space,
-    cover: str = "exact",
-) -> Verdict:
-    """Does the union of members cover a region? A certificate names them by key, or by position in a sequence.
-
-    >>> space = Space.parse("price double not null 0..1000")
-    >>> covers(["price < 20", "price >= 20"], "price < 50", space)
-    Covered(certificate=(0, 1))
-    >>> space.decode(covers(["price < 20"], "price < 50", space).witness)
-    {'price': 20.0}
-    """
-    if isinstance(members, str | Region):
-        raise CallerError("the members are a list or a mapping of clauses, not one clause")
-    asked = engine(cover, space)
-    for name, member in members.items() if isinstance(members, Mapping) else enumerate(members):
-        asked.add(name, _region(member, space))
-    verdict = asked.check(_region(region, space))
-    return Uncovered(verdict.witness, space=space) if isinstance(verdict, Uncovered) else verdict
-
-
-def _region(clause: Region | str, space: Space) -> Region:
-    return clause if isinstance(clause, Region) else space.where(clause)
-
+from thatch.region.box_sets import region_of_box
 
 __all__ = [
     "ENGINES",
@@ -61,15 +55,11 @@ __all__ = [
     "ExactEngine",
     "HilbertEngine",
     "Likely",
-    "LinkSummary",
-    "MergeSet",
-    "Merger",
     "MonteCarloEngine",
     "NegativeEngine",
     "PairwiseEngine",
     "ProjectionEngine",
     "RelationGraph",
-    "Retold",
     "Told",
     "Uncovered",
     "Unproven",
@@ -77,7 +67,6 @@ __all__ = [
     "covers",
     "engine",
     "grown",
-    "merged",
     "region_of_box",
     "verify",
 ]

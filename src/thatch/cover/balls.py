@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thatch.boxes import Bools, Floats, Ints
 from thatch.cover.balltree import ABOVE, LEAF, RADIUS_MAX, RADIUS_MIN, UNSURE, WIDER, around_many, build, scan, search
 from thatch.errors import CallerError
-from thatch.region import Ball
+from thatch.region.ball import Ball
+from thatch.space.arrays import Bools, Floats, Ints
 
 FORMS = ("auto", "scan", "tree")
 TAIL = 128

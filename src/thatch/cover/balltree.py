@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from thatch.boxes import Floats, Ints
 from thatch.jit import inlined, inner, kernel
+from thatch.space.arrays import Floats, Ints
 
 RADIUS_MAX = 2.0**500  # squares of larger ones overflow
 RADIUS_MIN = 2.0**-400  # and those of smaller ones underflow: they are told apart elsewhere

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.cover.boxed import COVERED, UNCOVERED, BoxedEngine, surely_inside
-from thatch.cover.engine import Boxes, as_boxes, as_regions
 from thatch.cover.verdict import Covered, Uncovered, Verdict
-from thatch.region import Region, renumbered
+from thatch.region.box_sets import Boxes, as_boxes, as_regions
+from thatch.region.recoding import recode_point
+from thatch.region.region import Region
+from thatch.space.arrays import Ints
 
 PART = 16_384  # regions that a kernel is given at a time
 
@@ -38,14 +39,14 @@ class BatchedEngine(BoxedEngine):
         raise NotImplementedError
 
     def _state(self) -> tuple[int, Any]:
-        """What changes when members leave, or when strings are numbered anew."""
-        return self._departures, self._numbering
+        """What changes when members leave, or when strings are recoded."""
+        return self._departures, self._string_codes
 
     def _uncovered_before(self, low: Ints, high: Ints, number: int, state: tuple[int, Any]) -> Uncovered:
         """As `_uncovered`, of the members before one with that number, and as they were then."""
         point = tuple(low.tolist())
-        if self.space.numbering is not state[1]:
-            point = renumbered(point, self.space, state[1])[0]
+        if not self.space.is_current(state[1]):
+            point = recode_point(point, self.space, state[1])[0]
         return Uncovered(point, space=self.space)
 
     def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> Sequence[Verdict]:  # type: ignore[override]
@@ -55,7 +56,7 @@ class BatchedEngine(BoxedEngine):
             return []
         self.refuse_known(ids)
         checked: list[Region] = []
-        if boxes is not None and not self._numbering and (boxes[0] <= boxes[1]).all():
+        if boxes is not None and not self._string_codes and (boxes[0] <= boxes[1]).all():
             low, high = boxes
             starts = np.arange(len(ids) + 1, dtype=np.int64)
         else:
@@ -76,8 +77,8 @@ class BatchedEngine(BoxedEngine):
 
     def add_unions(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
         """`add_many` of unions of plain boxes of the space, given as arrays: those of each, one or more, begin at
-        starts[i]. For whoever has coordinates that are good, of the present numbering, and no regions: nothing is
-        looked at before it is used, and where strings are numbered anew these members are lost."""
+        starts[i]. For whoever has coordinates that are good, under the present string codes, and no regions: nothing is
+        looked at before it is used, and where strings are recoded these members are lost."""
         self.refuse_known(ids)
         return self._add_boxes(ids, low, high, starts)
 

@@ -18,13 +18,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from thatch.boxes import Ints
-from thatch.cover.engine import Boxes, CoverEngine
+from thatch.cover.engine import CoverEngine
 from thatch.cover.index import BoxIndex
 from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, inner_boxes, outer, terms_covered
 from thatch.errors import CallerError, TooManyBoxes
-from thatch.region import Region, Term, boxes_to_terms, hulls, products
-from thatch.space import Space
+from thatch.region.box_sets import Boxes
+from thatch.region.region import Region
+from thatch.region.term import Term, boxes_to_terms, hulls, products
+from thatch.space.arrays import Ints
+from thatch.space.space import Space
 
 BOXES_MAX = 1_024  # of one region; beyond, it is a large set
 UNCOVERED, COVERED, UNDECIDED = 0, 1, 2
@@ -45,8 +47,8 @@ class BoxedEngine(CoverEngine):
         self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to cross out
         self._odd: dict[Any, int] = {}  # the numbers of both
         self._names: set[int] = set()  # the numbers of members that the last search used
-        self._numbering = space.numbering
-        self._regions: dict[Any, Region] = {}  # kept only if there are strings, whose labels may be numbered anew
+        self._string_codes = space.string_codes
+        self._regions: dict[Any, Region] = {}  # kept only if there are strings, which may be recoded
 
     # --- What an engine answers --------------------------------------------------------------------------------------
 
@@ -102,10 +104,10 @@ class BoxedEngine(CoverEngine):
             self.index.remove(slot)
 
     def _align(self) -> None:
-        """Rebuild if a string attribute was renumbered: labels in the index would mean nothing."""
-        if self._numbering is self.space.numbering:
+        """Rebuild if strings were recoded: labels in the index would mean nothing."""
+        if self.space.is_current(self._string_codes):
             return
-        self._numbering = self.space.numbering
+        self._string_codes = self.space.string_codes
         regions = self._regions
         self._start()
         self._departures += 1
@@ -113,7 +115,7 @@ class BoxedEngine(CoverEngine):
             self.add(id, region)
 
     def _remember(self, ids: Iterable[Any], regions: Iterable[Region]) -> None:
-        if self._numbering:
+        if self._string_codes:
             self._regions.update(zip(ids, regions, strict=True))
 
     def add(self, id: Any, region: Region) -> None:
@@ -137,7 +139,7 @@ class BoxedEngine(CoverEngine):
         """In one call of the kernel for as many as are single plain boxes, one after the other."""
         self.refuse_known(ids)
         for region in regions:
-            region.terms_in(self.space)  # refuses another space before anything changes
+            region.require(self.space)  # before anything changes
         run: list[tuple[Any, Region]] = []
         for id, region in zip(ids, regions, strict=True):
             terms = region.terms_in(self.space)
@@ -327,7 +329,7 @@ class BoxedEngine(CoverEngine):
         self.index.check_invariants()
         slots = [slot for each in self._slots.values() for slot in each]
         assert sorted(slots) == self.index.taken()
-        assert not self._numbering or self._regions.keys() == self._slots.keys()
+        assert not self._string_codes or self._regions.keys() == self._slots.keys()
         for id, each in self._slots.items():
             assert all(self._ids[int(self.index.rows.owner[slot])] == id for slot in each)
         assert self._vague.keys() | self._empty.keys() == self._odd.keys() <= self._slots.keys()

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from thatch.axis import DoubleAxis, StringAxis
-from thatch.boxes import Floats, Ints
-from thatch.cover.bounding import FAR
 from thatch.cover.boxed import surely_inside
-from thatch.region import Region, hulls
-from thatch.space import Attribute, Space
+from thatch.region.region import Region
+from thatch.region.term import hulls
+from thatch.region.widths import FAR
+from thatch.space.arrays import Floats, Ints
+from thatch.space.attribute import Attribute
+from thatch.space.axis import DoubleAxis, StringAxis
+from thatch.space.space import Space
 
 LEAST = 2.0**-1074  # the side of a single double
 

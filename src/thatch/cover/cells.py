@@ -27,14 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.cover.boxed import plain_box, surely_around
 from thatch.cover.engines import engine
 from thatch.cover.ranges import RangeTable
 from thatch.cover.verdict import Covered, Uncovered, Verdict
 from thatch.errors import CallerError
-from thatch.grid import Grid
-from thatch.region import Region, hulls
+from thatch.grid.grid import Grid
+from thatch.region.region import Region
+from thatch.region.term import hulls
+from thatch.space.arrays import Ints
 
 CROSSED_MAX = 64  # boxes that the sets of a region are crossed out into; with more, the box around each term counts
 
@@ -139,7 +140,7 @@ class CellIndex:
 
     def __init__(self, grid: Grid) -> None:
         self.grid, self.space = grid, grid.space
-        self._numbering = self.space.numbering
+        self._string_codes = self.space.string_codes
         self._regions: dict[Any, Region] = {}
         self._numbers: dict[Any, int] = {}
         self._ids: dict[int, Any] = {}
@@ -170,10 +171,10 @@ class CellIndex:
 
     def _align(self) -> None:
         """Coordinates of strings have moved: take every region in again."""
-        if self._numbering is self.space.numbering:
+        if self.space.is_current(self._string_codes):
             return
         self.grid = self.grid.again()
-        self._numbering = self.space.numbering
+        self._string_codes = self.space.string_codes
         self._ranges, self._numbers, self._ids = RangeTable(), {}, {}
         for id, region in self._regions.items():
             self._enter(id, region)

@@ -34,8 +34,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thatch.boxes import Bools, Ints
 from thatch.jit import inner, kernel
+from thatch.space.arrays import Bools, Ints
 
 _BEYOND = np.uint64(2**64 - 1)  # no entry leaves more points than this
 

@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.cover.pairwise import PairwiseEngine, contains, hull
 from thatch.cover.ranges import RangeTable
-from thatch.curve import INDEX_BITS_MAX, curve, find_ranges, indexes
-from thatch.grid import Grid
-from thatch.region import Region
-from thatch.space import Space
+from thatch.grid.curve import INDEX_BITS_MAX, curve, find_ranges, indexes
+from thatch.grid.grid import Grid
+from thatch.region.region import Region
+from thatch.space.arrays import Ints
+from thatch.space.space import Space
 
 BITS = 6
 ATTRIBUTES = 3
@@ -68,11 +68,11 @@ class Dominance:
         self.empty: dict[Any, None] = {}
         self._out = np.empty((ranges_max, 2), np.int64)
         self._arrived = 0
-        self.numbering = self.space.numbering
+        self.string_codes = self.space.string_codes
 
     def align(self) -> None:
-        """Start over if strings were numbered anew."""
-        if self.numbering is not self.space.numbering:
+        """Start over if strings were recoded."""
+        if not self.space.is_current(self.string_codes):
             members, self.members = self.members, {}
             self._start()
             for id, region in members.items():

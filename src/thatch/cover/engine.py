@@ -7,19 +7,14 @@ engine must be asked for by name).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
-from thatch.axis import Coordinates
 from thatch.cover.verdict import Covered, Uncovered, Verdict
 from thatch.errors import CallerError
-from thatch.intervals import Intervals
-from thatch.region import Region, Term
-from thatch.space import Space
-
-Boxes = tuple[Coordinates, Coordinates]
+from thatch.region.box_sets import Boxes, as_regions
+from thatch.region.region import Region
+from thatch.space.space import Space
 
 
 class CoverEngine:
@@ -101,45 +96,3 @@ class CoverEngine:
             if id in self or id in seen:
                 raise CallerError(f"{id!r} is a member already")
             seen.add(id)
-
-
-def as_boxes(ids: Sized, regions: Sequence[Region] | Boxes, space: Space) -> Boxes | None:
-    """The arrays of a batch given as low[n, d], high[n, d], checked; None for a sequence of regions."""
-    if not (isinstance(regions, tuple) and len(regions) == 2 and isinstance(regions[0], np.ndarray)):
-        return None
-    low, high = (np.ascontiguousarray(side, np.int64) for side in regions)
-    if not low.shape == high.shape == (len(ids), len(space)):
-        raise CallerError(f"{len(ids)} boxes of {len(space)} attributes, not {low.shape} and {high.shape}")
-    from thatch.boxes import first_beyond
-
-    beyond = first_beyond(low, high, space.low[0], space.high[0])
-    if beyond >= 0:
-        attribute = space.attributes[beyond]
-        raise CallerError(f"attribute {attribute.name!r}: a box reaches beyond {attribute.low}..{attribute.last}")
-    return low, high
-
-
-def as_regions(ids: Sized, regions: Sequence[Region] | Boxes, space: Space) -> list[Region]:
-    """A batch as regions of the space, all checked before one is used."""
-    boxes = as_boxes(ids, regions, space)
-    if boxes is not None:
-        return [region_of_box(*each, space) for each in zip(boxes[0].tolist(), boxes[1].tolist(), strict=True)]
-    checked = [region for region in regions if isinstance(region, Region)]
-    if len(checked) != len(ids) or len(regions) != len(ids):
-        raise CallerError(f"{len(ids)} ids and {len(regions)} regions do not go together")
-    for region in checked:
-        region.terms_in(space)  # refuses another space
-    return checked
-
-
-def region_of_box(low: Sequence[int], high: Sequence[int], space: Space) -> Region:
-    """One closed box; a side beyond its attribute's axis is an error."""
-    sides = []
-    for index, (attribute, least, most) in enumerate(zip(space.attributes, low, high, strict=True)):
-        if least < attribute.low or most > attribute.last:
-            raise CallerError(f"attribute {attribute.name!r} has no coordinates {least}..{most}")
-        if least > most:
-            return Region.nothing(space)
-        if (least, most) != (attribute.low, attribute.last):
-            sides.append((index, Intervals.between(least, most)))
-    return Region(space, [Term(tuple(sides))])

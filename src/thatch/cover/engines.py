@@ -13,7 +13,7 @@ from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
 from thatch.cover.projection import ProjectionEngine
 from thatch.errors import CallerError
-from thatch.space import Space
+from thatch.space.space import Space
 
 ENGINES: dict[str, type[CoverEngine]] = {
     each.name: each

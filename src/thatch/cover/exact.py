@@ -29,13 +29,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.cover.batch import BatchedEngine, Part
-from thatch.cover.engine import Boxes
 from thatch.cover.search import Scratch, cover_and_add, cover_union, find_witness
 from thatch.cover.verdict import Uncovered, Unproven
 from thatch.errors import CallerError
-from thatch.space import Space
+from thatch.region.box_sets import Boxes
+from thatch.space.arrays import Ints
+from thatch.space.space import Space
 
 NODES_MAX = 1_024
 TESTS_MAX = 300_000
@@ -116,7 +116,7 @@ class ExactEngine(BatchedEngine):
         low, high = low.copy(), high.copy()
 
         def complete() -> list[int]:
-            if self._state() != state or self.space.numbering is not state[1]:
+            if self._state() != state or not self.space.is_current(state[1]):
                 raise CallerError("members have changed since this verdict was given: check again for a witness")
             rows = self.index.rows
             slots = [slot for slot in self.index.meeting(low, high) if rows.owner[slot] < number]

@@ -25,14 +25,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED, BoxedEngine
-from thatch.cover.engine import Boxes
 from thatch.cover.ranges import RangeTable
 from thatch.cover.verdict import Unproven
-from thatch.curve import cells_at
-from thatch.grid import BITS, RANGES_MAX, Grid
-from thatch.space import Space
+from thatch.grid.curve import cells_at
+from thatch.grid.grid import BITS, RANGES_MAX, Grid
+from thatch.region.box_sets import Boxes
+from thatch.space.arrays import Ints
+from thatch.space.space import Space
 
 
 class HilbertEngine(BoxedEngine):

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.jit import borrowing, inlined, lowest
+from thatch.space.arrays import Ints
 
 CUTS = 32
 GROWTH = 2  # the cuts are chosen anew when there are this many times as many boxes as when they were chosen

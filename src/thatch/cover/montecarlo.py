@@ -26,14 +26,15 @@ from typing import Self
 
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED, BoxedEngine
 from thatch.cover.conflict import Best, by_counting, find_point, log_rho, minimize, narrow
-from thatch.cover.engine import Boxes
 from thatch.cover.verdict import Covered, Likely, Unproven, Verdict
 from thatch.errors import CallerError, shown
-from thatch.region import Region, Term
-from thatch.space import Space
+from thatch.region.box_sets import Boxes
+from thatch.region.region import Region
+from thatch.region.term import Term
+from thatch.space.arrays import Ints
+from thatch.space.space import Space
 
 DELTA = 1e-6
 TRIALS_MAX = 20_000

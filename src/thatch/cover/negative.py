@@ -37,11 +37,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from thatch.axis import DoubleAxis
-from thatch.boxes import Ints
 from thatch.cover.batch import BatchedEngine, Part
 from thatch.cover.boxed import COVERED
-from thatch.cover.engine import Boxes
 from thatch.cover.index import BoxIndex
 from thatch.cover.rectangles import (
     ASK,
@@ -61,8 +58,11 @@ from thatch.cover.rectangles import (
 )
 from thatch.cover.verdict import Unproven
 from thatch.errors import CallerError, shown
-from thatch.region import Region
-from thatch.space import Space
+from thatch.region.box_sets import Boxes
+from thatch.region.region import Region
+from thatch.space.arrays import Ints
+from thatch.space.axis import DoubleAxis
+from thatch.space.space import Space
 
 METRICS = {"benefit/cost": BENEFIT_BY_COST, "benefit": BENEFIT, "1/cost": INVERSE_COST}
 DEPARTURES = ("exact", "approximate")

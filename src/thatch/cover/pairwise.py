@@ -19,12 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from thatch.cover.engine import Boxes, CoverEngine
+from thatch.cover.engine import CoverEngine
 from thatch.cover.index import BoxIndex
 from thatch.cover.verdict import Covered, Unproven, Verdict, terms_covered
 from thatch.errors import CallerError, TooManyBoxes
-from thatch.region import Region, Term, hulls
-from thatch.space import Space
+from thatch.region.box_sets import Boxes
+from thatch.region.region import Region
+from thatch.region.term import Term, hulls
+from thatch.space.space import Space
 
 FORMS = ("linear", "indexed", "poset")
 NOT_ONE = Unproven("no single member covers it")
@@ -70,7 +72,7 @@ class PairwiseEngine(CoverEngine):
     def add(self, id: Any, region: Region) -> None:
         if id in self._members:
             raise CallerError(f"{id!r} is a member already")
-        region.terms_in(self.space)  # refuses another space
+        region.require(self.space)
         self._members[id] = region
         self._store.add(id, region)
 
@@ -138,11 +140,11 @@ class _Indexed:
         self.regions: dict[Any, Region] = {}
         self.number = 0
         self.empty = 0  # members without a box
-        self.numbering = space.numbering
+        self.string_codes = space.string_codes
 
     def align(self) -> None:
-        """Rebuild if a string attribute was renumbered: labels in the index would mean nothing."""
-        if self.numbering is not self.space.numbering:
+        """Rebuild if strings were recoded: labels in the index would mean nothing."""
+        if not self.space.is_current(self.string_codes):
             regions = self.regions
             self.__init__(self.space)  # type: ignore[misc]
             for id, region in regions.items():

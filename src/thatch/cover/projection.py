@@ -29,16 +29,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from thatch.boxes import Bools, Floats, Ints
 from thatch.cover.balls import BallIndex, is_indexed
 from thatch.cover.balltree import WIDER
-from thatch.cover.engine import Boxes, CoverEngine, as_regions
+from thatch.cover.engine import CoverEngine
 from thatch.cover.pairwise import PairwiseEngine, contains
 from thatch.cover.verdict import Covered, Verdict
 from thatch.errors import CallerError
-from thatch.intervals import Intervals
-from thatch.region import Ball, Region, Term
-from thatch.space import Attribute, Space
+from thatch.region.ball import Ball
+from thatch.region.box_sets import Boxes, as_regions
+from thatch.region.intervals import Intervals
+from thatch.region.region import Region
+from thatch.region.term import Term
+from thatch.space.arrays import Bools, Floats, Ints
+from thatch.space.attribute import Attribute
+from thatch.space.space import Space
 
 By = Literal["projections", "cubes"]
 

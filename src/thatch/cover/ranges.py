@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints, upper_bound
 from thatch.jit import kernel
+from thatch.space.arrays import Ints, upper_bound
 
 TAIL = 128
 BLOCK_BITS = 6  # ends of 64 ranges are looked at together

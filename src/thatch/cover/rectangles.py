@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints, subtract_box
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
 from thatch.cover.index import ALL, COVERING, CUTS, ONE, TOUCHING, Rows, found_slots, insert_box, meets, remove_box
 from thatch.jit import borrowing, inlined, inner
+from thatch.region.boxes import subtract_box
+from thatch.space.arrays import Ints
 
 BENEFIT_BY_COST, BENEFIT, INVERSE_COST = 0, 1, 2
 ASK, NO_ROOM = -1, -2

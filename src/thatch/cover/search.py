@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thatch.boxes import Ints
 from thatch.cover.boxed import COVERED, UNCOVERED, UNDECIDED
 from thatch.cover.index import CUTS, Rows, insert_box, meeting
 from thatch.jit import borrowing, inlined, inner, lowest
+from thatch.space.arrays import Ints
 
 PLAIN_MAX = 6  # up to this many attributes a loop over all beats a loop over a mask
 EARLY = 4  # words: a batch first looks for one that covers among the first 64 times as many. 16 gained nothing

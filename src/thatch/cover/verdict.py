@@ -16,11 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from thatch.axis import Coordinates
 from thatch.errors import CallerError, TooManyBoxes
-from thatch.intervals import Intervals
-from thatch.region import BOXES_CAP, Region, Term, hulls, renumbered
-from thatch.space import Space
+from thatch.region.intervals import Intervals
+from thatch.region.recoding import recode_point
+from thatch.region.region import BOXES_CAP, Region
+from thatch.region.term import Term, hulls
+from thatch.space.axis import Coordinates
+from thatch.space.labels import StringCodes
+from thatch.space.space import Space
 
 Id = Hashable
 Point = tuple[int, ...]
@@ -52,7 +55,7 @@ class Uncovered:
     """Some event of the region is in no member. An engine may know so before it has found the point: `witness` then
     completes the search, as long as no member has left in between."""
 
-    __slots__ = ("_complete", "_numbering", "_space", "_witness")
+    __slots__ = ("_complete", "_space", "_string_codes", "_witness")
 
     def __init__(
         self,
@@ -60,10 +63,10 @@ class Uncovered:
         complete: Callable[[], Sequence[int]] | None = None,
         space: Space | None = None,
     ) -> None:
-        """With its space, the witness follows when strings are numbered anew."""
+        """With its space, the witness follows when strings are recoded."""
         assert (witness is None) != (complete is None)
         self._space = space
-        self._numbering = None if space is None else space.numbering
+        self._string_codes: StringCodes = () if space is None else space.string_codes
         self._witness = None if witness is None else tuple(witness)
         self._complete = complete
 
@@ -74,8 +77,8 @@ class Uncovered:
             assert self._complete is not None
             self._witness = tuple(int(coordinate) for coordinate in self._complete())
             self._complete = None
-        if self._space is not None and self._numbering is not None and self._numbering is not self._space.numbering:
-            self._witness, self._numbering = renumbered(self._witness, self._space, self._numbering)
+        if self._space is not None and not self._space.is_current(self._string_codes):
+            self._witness, self._string_codes = recode_point(self._witness, self._space, self._string_codes)
         return self._witness
 
     def __bool__(self) -> bool:
@@ -137,7 +140,7 @@ def is_point(point: Sequence[int], space: Space) -> bool:
 
 
 def _term_covered(term: Term, others: Sequence[Term], space: Space) -> bool:
-    from thatch.boxes import intersect, subtract, volumes
+    from thatch.region.boxes import intersect, subtract, volumes
 
     if any(term.is_inside(other) for other in others):
         return True

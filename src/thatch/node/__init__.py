@@ -1,6 +1,21 @@
-"""One broker in the real world: its server, its store, and the client that talks to it."""
+"""The node: one broker in the real world, with its server and its store.
 
-from thatch.node.blocking import BlockingClient, connect_blocking
-from thatch.node.client import AsyncClient, connect
+In reading order:
 
-__all__ = ["AsyncClient", "BlockingClient", "connect", "connect_blocking"]
+    config        the settings of a node
+    outgoing      what waits to be written to a connection, and in which order
+    damage        is this file a store, and whole?
+    store         what is kept on disk, written by one thread
+    stream        events for one receiver, kept until it has them
+    driver        drives the broker: effects to whatever each link leads to
+    local_client  clients that live in the node
+    queues        durable subscriptions
+    host          what the parts of a node ask of the node
+    connection    what comes over a connection, from a client or from a neighbour
+    cloudevents   events as CloudEvents over HTTP
+    metrics       what Prometheus reads
+    http          the HTTP interface: publish, read, inspect
+    server        a node: its ports and its clock
+    logs          what a node logs, as lines or as JSON
+    run           a node as a process
+"""

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 import msgspec
 
 from thatch.errors import CallerError, shown
-from thatch.readable import read_json, readable, typed_event
-from thatch.space import Space
+from thatch.space.json_values import read_json, readable, typed_event
+from thatch.space.space import Space
 
 STRUCTURED, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
 REQUIRED = ("specversion", "id", "source", "type")

@@ -13,7 +13,7 @@ from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
 from thatch.broker.tables import check_name
 from thatch.errors import CallerError, ConfigError
-from thatch.space import Space
+from thatch.space.space import Space
 
 MB = 2**20
 

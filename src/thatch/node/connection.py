@@ -9,22 +9,20 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 from aiohttp import web
 
 from thatch.broker.tables import check_name
-from thatch.codec import BYTES_MAX, encode
 from thatch.errors import CallerError, PeerError, shown
-from thatch.messages import Extend, Hello, LinkUp, Message, Publish, Refused
-from thatch.node import wire
-from thatch.node.driver import DISK_FULL, End, Outcome
+from thatch.node.driver import DISK_FULL, Endpoint, Outcome
+from thatch.node.host import Host
 from thatch.node.outgoing import Outgoing, Overflow
 from thatch.node.queues import SEPARATOR
-
-if TYPE_CHECKING:
-    from thatch.node.server import Node
+from thatch.protocol import wire
+from thatch.protocol.codec import BYTES_MAX, encode
+from thatch.protocol.messages import Extend, Hello, LinkUp, Message, Publish, Refused
 
 log = logging.getLogger("thatch.node")
 Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
@@ -34,12 +32,12 @@ T = TypeVar("T", bound=Message)
 RUN_MAX = 256  # events that are routed at once
 
 
-class Connection(End):
+class Connection(Endpoint):
     """`name` is empty until the peer has said who it is."""
 
     kind: object
 
-    def __init__(self, node: Node, socket: Socket, outgoing: Outgoing, descriptor: int, bytes_max: int) -> None:
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int, bytes_max: int) -> None:
         self.node, self.socket, self.outgoing = node, socket, outgoing
         self.name = ""
         self.reason = ""  # why it was closed from here
@@ -152,7 +150,7 @@ class Connection(End):
 class ClientConnection(Connection):
     kind = wire.FromClient
 
-    def __init__(self, node: Node, socket: Socket, outgoing: Outgoing, descriptor: int) -> None:
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int) -> None:
         super().__init__(node, socket, outgoing, descriptor, wire.FRAME_MAX)
         self._published = 0
         self._ticket = 0  # of the last event that is kept
@@ -175,7 +173,7 @@ class ClientConnection(Connection):
                 turn = time.monotonic() + SLICE_SECONDS
         if self._published > published:
             self.outgoing.answer(encode(wire.Published(self._published)), self._ticket)
-            await self.node.pressure()
+            await self.node.wait_for_backlog()
 
     def _publish(self, events: list[Publish]) -> None:
         driver = self.node.driver
@@ -206,15 +204,15 @@ class ClientConnection(Connection):
         check_name(message.name)
         if SEPARATOR in message.name:
             raise PeerError(f"the name of a client has no {SEPARATOR!r}, unlike {shown(message.name)}")
-        driver, other = self.node.driver, self.node.driver.ends.get(message.name)
+        driver, other = self.node.driver, self.node.driver.endpoints.get(message.name)
         if other is not None:
             if not isinstance(other, ClientConnection):
                 raise PeerError(f"{message.name!r} is not the name of a client here")
             other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
         self.name = message.name
-        driver.ends[self.name] = self
-        self.node.came(self)
+        driver.endpoints[self.name] = self
+        self.node.client_connected(self)
         driver.take(LinkUp(driver.next_session(), is_client=True), self.name)
         driver.take(message, self.name)
 
@@ -234,19 +232,19 @@ class ClientConnection(Connection):
         except Overflow as error:
             self.overflow(error)
         if self.outgoing.events_bytes > self._fills_at:
-            self.node.filling(self)
+            self.node.note_backlog(self)
 
     def ended(self) -> None:
-        if self.name and self.node.driver.ends.get(self.name) is self:
+        if self.name and self.node.driver.endpoints.get(self.name) is self:
             self.node.queues.detach(self)
-            self.node.left(self)
+            self.node.client_left(self)
             self.node.driver.gone(self.name, self)
 
 
 class NeighbourConnection(Connection):
     kind = wire.FromNeighbour
 
-    def __init__(self, node: Node, socket: Socket, outgoing: Outgoing, descriptor: int, dialled: bool) -> None:
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int, dialled: bool) -> None:
         super().__init__(node, socket, outgoing, descriptor, BYTES_MAX)
         self.dialled = dialled  # from here
         self.waits_for_space = False  # an event was dropped because the disk is full: it comes again after a cut
@@ -257,7 +255,7 @@ class NeighbourConnection(Connection):
         """The neighbour is known."""
         self.name = name
         driver = self.node.driver
-        other = driver.ends.get(name)
+        other = driver.endpoints.get(name)
         if other is not None:
             if not isinstance(other, NeighbourConnection):
                 raise PeerError(f"{name!r} is a client here, not a neighbour")
@@ -267,7 +265,7 @@ class NeighbourConnection(Connection):
                 raise PeerError(f"{name!r} is connected already: one side of a link dials")
             other.close(f"another connection came as {name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
-        driver.ends[name] = self
+        driver.endpoints[name] = self
         driver.take(LinkUp(driver.next_session()), name)
         store, heard = driver.heard.get(name, ("", 0))
         resume = wire.Resume(driver.store.identity, store, heard)
@@ -297,7 +295,7 @@ class NeighbourConnection(Connection):
                 driver.store.note_heard(self.name, store, heard)
                 self._ticket = driver.store.ticket
             self.outgoing.answer(encode(wire.Received(heard)), self._ticket)
-            await self.node.pressure(but=self)
+            await self.node.wait_for_backlog(but=self)
 
     def _take(self, message: Message) -> None:
         if isinstance(message, wire.Received):
@@ -355,7 +353,7 @@ class NeighbourConnection(Connection):
 
     def ended(self) -> None:
         driver = self.node.driver
-        if self.name and driver.ends.get(self.name) is self:
+        if self.name and driver.endpoints.get(self.name) is self:
             driver.stream(self.name).detach()
             log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
             driver.gone(self.name, self)

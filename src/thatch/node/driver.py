@@ -15,11 +15,22 @@ from enum import Enum
 
 from thatch.broker import Broker
 from thatch.broker.broker import OPERATOR
-from thatch.codec import encode
-from thatch.messages import Deliver, Effect, LinkDown, Message, Persist, Persisted, Publish, Refused, Reject, Send
 from thatch.node.outgoing import Gate
 from thatch.node.store import Store
 from thatch.node.stream import Limits, Stream
+from thatch.protocol.codec import encode
+from thatch.protocol.messages import (
+    Deliver,
+    Effect,
+    LinkDown,
+    Message,
+    Persist,
+    Persisted,
+    Publish,
+    Refused,
+    Reject,
+    Send,
+)
 
 log = logging.getLogger("thatch.node")
 EPOCH = 1_700_000_000  # sessions count seconds from here, so that they rise over restarts
@@ -34,7 +45,7 @@ class Outcome(Enum):
     REFUSED = 2  # nothing was done: the disk is full
 
 
-class End:
+class Endpoint:
     """What a link leads to."""
 
     def send(self, message: Message) -> None:
@@ -51,7 +62,7 @@ class End:
 class Driver:
     def __init__(self, broker: Broker, store: Store, gate: Gate, neighbour_limits: Limits) -> None:
         self.broker, self.store, self.gate = broker, store, gate
-        self.ends: dict[str, End] = {}
+        self.endpoints: dict[str, Endpoint] = {}
         self.streams: dict[str, Stream] = {}  # to neighbours
         self.heard = store.heard()
         self.refused_for_space = 0
@@ -96,14 +107,14 @@ class Driver:
                 self._tickets.append((self.store.ticket, effect.number))
             elif isinstance(effect, Reject):
                 self._reject(effect)
-            elif effect.link in self.ends:
+            elif effect.link in self.endpoints:
                 if isinstance(effect, Send):
-                    self.ends[effect.link].send(effect.message)
+                    self.endpoints[effect.link].send(effect.message)
                 else:
-                    self.ends[effect.link].deliver(effect.ids, encode(effect.event))
+                    self.endpoints[effect.link].deliver(effect.ids, encode(effect.event))
 
     def _reject(self, effect: Reject) -> None:
-        end = self.ends.get(effect.link)
+        end = self.endpoints.get(effect.link)
         if effect.close:
             log.warning("hanging up on %s: %s", effect.link, effect.refused.reason)
         if end is not None:
@@ -155,8 +166,8 @@ class Driver:
             if type(effect) is Send:
                 sending.setdefault(effect.link, []).append(encoded)
             elif type(effect) is Deliver:
-                if effect.link in self.ends:
-                    self.ends[effect.link].deliver(effect.ids, encoded)
+                if effect.link in self.endpoints:
+                    self.endpoints[effect.link].deliver(effect.ids, encoded)
             elif type(effect) is Reject:
                 self._reject(effect)
         return outcome
@@ -166,8 +177,8 @@ class Driver:
 
     # --- Links -------------------------------------------------------------------------------------------------------
 
-    def gone(self, link: str, end: End, forget: bool = False) -> None:
+    def gone(self, link: str, end: Endpoint, forget: bool = False) -> None:
         """What a link led to has gone, unless another one has taken its place."""
-        if self.ends.get(link) is end:
-            del self.ends[link]
+        if self.endpoints.get(link) is end:
+            del self.endpoints[link]
             self.take(LinkDown(forget), link)

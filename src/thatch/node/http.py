@@ -10,23 +10,21 @@ import asyncio
 import base64
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.errors import CallerError
-from thatch.messages import Message, Publish, Refused
 from thatch.node.cloudevents import is_cloud_event, read_cloud_events
 from thatch.node.driver import DISK_FULL, Driver, Outcome
-from thatch.node.local import LocalClient
+from thatch.node.host import Host
+from thatch.node.local_client import LocalClient
 from thatch.node.metrics import metrics
 from thatch.node.queues import SEPARATOR
-from thatch.readable import read_json, readable, typed_event
-
-if TYPE_CHECKING:
-    from thatch.node.server import Node
+from thatch.protocol.messages import Message, Publish, Refused
+from thatch.space.json_values import read_json, readable, typed_event
 
 log = logging.getLogger("thatch.node")
 SETTLE_SECONDS = 10.0
@@ -91,7 +89,7 @@ class HttpReader(LocalClient):
 
 
 class HttpDoor:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Host) -> None:
         self.node = node
         self._publisher: HttpPublisher | None = None
         self._readers: dict[str, HttpReader] = {}
@@ -153,7 +151,7 @@ class HttpDoor:
         driver, publisher = self.node.driver, self._publisher
         if publisher is None:
             publisher = self._publisher = HttpPublisher(driver)
-            self.node.held(publisher.name)
+            self.node.client_resumed(publisher.name)
             publisher.connect()
             if driver.broker.settings.routing == "advertisements":
                 publisher.tell(publisher.client.advertise(publisher.home, "all", "TRUE"))
@@ -175,7 +173,7 @@ class HttpDoor:
         self._count += 1
         name = f"{SEPARATOR}reader{self._count}"
         reader = self._readers[name] = HttpReader(driver, name, self.node.config.flow.client_bytes)
-        self.node.held(name)
+        self.node.client_resumed(name)
         reader.connect()
         reader.tell(reader.client.subscribe(reader.home, "s", where))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})

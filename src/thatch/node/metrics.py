@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from thatch.node.server import Node
+from thatch.node.host import Host
 
 Sample = tuple[dict[str, str], float]
 
 
-def metrics(node: Node) -> str:
+def metrics(node: Host) -> str:
     lines = []
     for name, kind, about, samples in _families(node):
         lines += [f"# HELP thatch_{name} {about}", f"# TYPE thatch_{name} {kind}"]
@@ -26,7 +24,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _families(node: Node) -> Iterator[tuple[str, str, str, list[Sample]]]:
+def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
     broker, store = node.driver.broker, node.store
     neighbours = [link for link in broker.links.values() if not link.is_client]
     clients = [link for link in broker.links.values() if link.is_client]

@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from thatch.codec import encode
-from thatch.node.wire import Notice, frame
+from thatch.protocol.codec import encode
+from thatch.protocol.wire import Notice, frame
 
 FRAME_EVENTS = 256 * 1024  # bytes of events in a frame
 FRAME_CONTROL = 64 * 1024  # bytes of control messages beside them

@@ -1,6 +1,6 @@
 """Durable subscriptions: each is a client of the broker that is always there, and a stream that keeps its events.
 
-Keep ▶ ClientConnection ─▶ Queue ─ subscribes as "bob@alerts" ─▶ broker
+Keep ▶ Reader ─▶ Queue ─ subscribes as "bob@alerts" ─▶ broker
                 ◀ Kept ─── stream ◀────────── Deliver ──────────┘
 Done ▶                     acknowledged: gone from the disk
 """
@@ -10,23 +10,32 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from thatch.broker.tables import SUBSCRIPTIONS, check_name
-from thatch.codec import encode
 from thatch.errors import CallerError, shown
-from thatch.messages import Accepted, LinkDown, Message, Refused, Settled
-from thatch.node import config, wire
+from thatch.node import config
 from thatch.node.driver import Driver
-from thatch.node.local import LocalClient
+from thatch.node.local_client import LocalClient
+from thatch.node.outgoing import Outgoing
 from thatch.node.store import QueueRow
 from thatch.node.stream import Limits, Stream
-
-if TYPE_CHECKING:
-    from thatch.node.connection import ClientConnection
+from thatch.protocol import wire
+from thatch.protocol.codec import encode
+from thatch.protocol.messages import Accepted, LinkDown, Message, Refused, Settled
 
 log = logging.getLogger("thatch.node")
 SEPARATOR = "@"  # between the names of a client and of its durable subscription; no client has it in its name
+
+
+class Reader(Protocol):
+    """The connection of a client that reads durable subscriptions."""
+
+    name: str
+    outgoing: Outgoing
+
+    def tell(self, message: Message) -> None:
+        """Send a control message when what was recorded so far is on disk."""
 
 
 class Queue(LocalClient):
@@ -35,7 +44,7 @@ class Queue(LocalClient):
         self.owner, _, self.id = row.name.partition(SEPARATOR)
         self.stream = Stream(row.name, driver.store, Limits(row.bytes_max, row.seconds_max, 0, window))
         self.stream.lost = row.lost
-        self.reader: ClientConnection | None = None
+        self.reader: Reader | None = None
         self._lost_told = 0  # of those lost, what the reader was told of
         self._lost_kept = row.lost
 
@@ -70,7 +79,7 @@ class Queue(LocalClient):
             self.reader.tell(wire.Notice(self.id, self.stream.lost - self._lost_told, reason))
             self._lost_told = self.stream.lost
 
-    def attach(self, reader: ClientConnection) -> None:
+    def attach(self, reader: Reader) -> None:
         self.reader = reader
         self.note_lost()
         id = self.id
@@ -120,7 +129,7 @@ class Queues:
     def is_queue(self, link: str) -> bool:
         return link in self._queues
 
-    def take(self, message: Message, reader: ClientConnection) -> None:
+    def take(self, message: Message, reader: Reader) -> None:
         if isinstance(message, wire.Keep):
             try:
                 self._keep(message, reader)
@@ -133,7 +142,7 @@ class Queues:
         elif isinstance(message, wire.Unkeep):
             self._unkeep(message.id, reader)
 
-    def _keep(self, message: wire.Keep, reader: ClientConnection) -> None:
+    def _keep(self, message: wire.Keep, reader: Reader) -> None:
         check_name(message.id)
         if message.bytes_max < 1 or not message.seconds_max > 0:
             limits = f"{message.bytes_max} bytes for {message.seconds_max} seconds"
@@ -160,19 +169,19 @@ class Queues:
                 reader.tell(wire.Standing(message.id, message.where, "settled"))
         queue.attach(reader)
 
-    def _unkeep(self, id: str, reader: ClientConnection) -> None:
+    def _unkeep(self, id: str, reader: Reader) -> None:
         name = f"{reader.name}{SEPARATOR}{id}"
         queue = self._queues.pop(name, None)
         if queue is None:
             reader.tell(wire.Standing(id, "", "refused", f"no durable subscription {shown(id)}"))
             return
         queue.detach()
-        del self._driver.ends[name]
+        del self._driver.endpoints[name]
         self._driver.take(LinkDown(forget=True), name)
         self._driver.store.drop_queue(name)
         reader.tell(wire.Standing(id, "", "gone"))
 
-    def detach(self, reader: ClientConnection) -> None:
+    def detach(self, reader: Reader) -> None:
         for queue in self._queues.values():
             if queue.reader is reader:
                 queue.detach()

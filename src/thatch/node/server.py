@@ -14,20 +14,19 @@ from aiohttp import web
 
 from thatch.broker import Broker
 from thatch.broker.broker import OPERATOR
-from thatch.broker.image import image_of
-from thatch.codec import BYTES_MAX
 from thatch.errors import ConfigError, PeerError, StoreError
-from thatch.messages import Extend, LinkDown, Tick
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
-from thatch.node.driver import Driver
+from thatch.node.driver import Driver, Endpoint
 from thatch.node.http import BODY_MAX, HttpDoor
 from thatch.node.outgoing import Gate, Outgoing
 from thatch.node.queues import Queues
 from thatch.node.store import Store
 from thatch.node.stream import Limits
-from thatch.node.wire import CLOSED_FOR_GOING, FRAME_MAX, Notice
-from thatch.space import Space
+from thatch.protocol.codec import BYTES_MAX
+from thatch.protocol.messages import Extend, LinkDown, Tick
+from thatch.protocol.wire import CLOSED_FOR_GOING, FRAME_MAX, Notice
+from thatch.space.space import Space
 
 log = logging.getLogger("thatch.node")
 TICK_SECONDS = 0.5
@@ -61,7 +60,7 @@ class Node:
         self._events_seen = 0
         self._image_at = self.store.records_written if self.store.image() is not None else -1
         self._connections: dict[Connection, None] = {}
-        self._filling: dict[Connection, float] = {}  # since when
+        self._backlogs: dict[Connection, float] = {}  # since when
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runners: list[web.AppRunner] = []
         self._session: aiohttp.ClientSession | None = None
@@ -102,10 +101,10 @@ class Node:
         self.store.start(loop.call_soon_threadsafe, self.driver.committed, self._store_failed)
         self._session = aiohttp.ClientSession()
         clients = web.Application(client_max_size=BODY_MAX)
-        clients.router.add_get("/connect", self._client_came)
+        clients.router.add_get("/connect", self._accept_client)
         self.http.add_routes(clients)
         overlay = web.Application()
-        overlay.router.add_get("/overlay", self._neighbour_came)
+        overlay.router.add_get("/overlay", self._accept_neighbour)
         self.overlay_port = await self._listen(overlay, self.config.overlay.host, self.config.overlay.port)
         self.client_port = await self._listen(clients, self.config.client.host, self.config.client.port)
         for name, url in self.config.neighbours.items():
@@ -172,7 +171,7 @@ class Node:
 
     # --- Those who come ----------------------------------------------------------------------------------------------
 
-    async def _client_came(self, request: web.Request) -> web.WebSocketResponse:
+    async def _accept_client(self, request: web.Request) -> web.WebSocketResponse:
         if not self.is_ready:
             raise web.HTTPServiceUnavailable(text="the broker stops")
         socket = web.WebSocketResponse(
@@ -184,7 +183,7 @@ class Node:
         await self._serve(ClientConnection(self, socket, outgoing, _descriptor(request.transport)))
         return socket
 
-    async def _neighbour_came(self, request: web.Request) -> web.WebSocketResponse:
+    async def _accept_neighbour(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(heartbeat=self.config.timing.heartbeat, compress=False, max_msg_size=BYTES_MAX)
         await socket.prepare(request)
         await self._serve(
@@ -207,7 +206,7 @@ class Node:
     async def _dial(self, name: str, url: str) -> None:
         delay, timing = 0.05, self.config.timing
         while True:
-            if name not in self.driver.ends:
+            if name not in self.driver.endpoints:
                 began = time.monotonic()
                 try:
                     await self._dial_once(name, url.rstrip("/") + "/overlay")
@@ -229,17 +228,17 @@ class Node:
         connection.meet(name)
         await self._serve(connection)
 
-    def held(self, name: str) -> None:
+    def client_resumed(self, name: str) -> None:
         """A client is there, and does not go with those that are away."""
         self._away.pop(name, None)
 
-    def came(self, connection: ClientConnection) -> None:
+    def client_connected(self, connection: ClientConnection) -> None:
         self._away.pop(connection.name, None)
         notice = self._notices.pop(connection.name, None)
         if notice is not None:
             connection.tell(Notice("", 0, f"hung up on before: {notice}"))
 
-    def left(self, connection: ClientConnection) -> None:
+    def client_left(self, connection: ClientConnection) -> None:
         self.dropped += connection.outgoing.dropped
         self._away[connection.name] = time.time() + self.config.timing.linger
         if connection.overflowed:
@@ -247,29 +246,29 @@ class Node:
 
     # --- Time --------------------------------------------------------------------------------------------------------
 
-    def filling(self, connection: Connection) -> None:
+    def note_backlog(self, connection: Connection) -> None:
         """A client has much to read."""
-        self._filling.setdefault(connection, asyncio.get_running_loop().time())
+        self._backlogs.setdefault(connection, asyncio.get_running_loop().time())
 
-    async def pressure(self, but: Connection | None = None) -> None:
+    async def wait_for_backlog(self, but: Endpoint | None = None) -> None:
         """Whoever brings events waits for receivers that have much to read and are reading: for a client a moment, for
         a neighbour as long as it reads. For one that has stalled nobody waits."""
         for _ in range(100):
-            if not self._is_pressed(but):
+            if not self._has_backlog(but):
                 return
             await asyncio.sleep(0.002)
 
-    def _is_pressed(self, but: Connection | None) -> bool:
+    def _has_backlog(self, but: Endpoint | None) -> bool:
         now = asyncio.get_running_loop().time()
-        for each, since in list(self._filling.items()):
+        for each, since in list(self._backlogs.items()):
             if each not in self._connections or not each.is_filled:
-                del self._filling[each]
+                del self._backlogs[each]
             elif each.moved_at > now - STALLED_SECONDS and since > now - PATIENCE_SECONDS and each is not but:
                 return True
         limit = self.config.flow.neighbour_bytes // 2
         for name, stream in self.driver.streams.items():
             if stream.waiting_bytes > limit:
-                end = self.driver.ends.get(name)
+                end = self.driver.endpoints.get(name)
                 if isinstance(end, Connection) and end.moved_at > now - STALLED_SECONDS and end is not but:
                     return True
         return False
@@ -310,7 +309,7 @@ class Node:
             return
         if records != self._image_at:
             self._image_at = records
-            self.store.set_image(image_of(self.driver.broker))
+            self.store.set_image(self.driver.broker.image())
 
     # --- For those who look ------------------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from thatch.errors import StoreError
-from thatch.messages import Drop, Put, Record
 from thatch.node.damage import APPLICATION, check_files, check_pages, refuse
+from thatch.protocol.messages import Drop, Put, Record
 
 VERSION = 1
 LIFE_SHIFT = 40

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from thatch.broker import Broker, Policy
-from thatch.messages import Advertise, Message, Publish, Replace, Subscribe, Synced, Unadvertise, Unsubscribe
+from thatch.protocol.messages import Advertise, Message, Publish, Replace, Subscribe, Synced, Unadvertise, Unsubscribe
 
 Cost = Callable[[Message, float, Broker], float]  # of a message that took so many seconds to handle here: seconds
 COMPARISON = 1e-3  # seconds, of the complex engine

@@ -23,11 +23,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from thatch import codec
 from thatch.broker import Broker, Client, Settings
 from thatch.broker.broker import OPERATOR
 from thatch.errors import CallerError
-from thatch.messages import (
+from thatch.protocol import codec
+from thatch.protocol.messages import (
     Deliver,
     Effect,
     Extend,
@@ -45,9 +45,9 @@ from thatch.messages import (
     Sequenced,
     Tick,
 )
-from thatch.region import Region
+from thatch.region.region import Region
 from thatch.sim.costs import Cost, free
-from thatch.space import Space
+from thatch.space.space import Space
 
 
 @dataclass(slots=True)

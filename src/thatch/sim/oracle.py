@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from thatch.messages import Publish
-from thatch.region import Region
+from thatch.protocol.messages import Publish
+from thatch.region.region import Region
 from thatch.sim.network import Wire
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from thatch.broker import Settings
 from thatch.broker.tables import SUBSCRIPTIONS
-from thatch.messages import Retune
+from thatch.protocol.messages import Retune
 from thatch.sim.costs import Cost, free
 from thatch.sim.network import Network, Observer
 from thatch.sim.topology import Links, names_of
-from thatch.space import Space
+from thatch.space.space import Space
 
 LATENCY = 0.001  # seconds: a local network
 

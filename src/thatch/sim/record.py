@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thatch.messages import Deliver, Publish
+from thatch.protocol.messages import Deliver, Publish
 from thatch.sim.network import Network, Observer
 
 SCHEMA = pa.schema(

@@ -13,13 +13,13 @@ from typing import Any
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
 from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
-from thatch.messages import Deliver, Extend, Publish, Reject
-from thatch.region import Region
+from thatch.protocol.messages import Deliver, Extend, Publish, Reject
+from thatch.region.region import Region
 from thatch.sim.network import Clauses, Network, Observer, Wire
 from thatch.sim.oracle import Expected, Failed, Interest, Oracle
 from thatch.sim.script import GROWN, SPACE, Script
 from thatch.sim.topology import path
-from thatch.space import Space
+from thatch.space.space import Space
 
 POLL = 0.002  # seconds between looks at a client that moves
 REST_MAX = 120.0  # seconds in which all is at rest when faults have ended

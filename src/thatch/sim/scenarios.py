@@ -21,7 +21,7 @@ from thatch.sim.topology import CORE, Links, chain, domains, names_of, regions
 from thatch.sim.topology import congestion as congestion_links
 from thatch.sim.workflow import activity_events, draw_processes, workflow_space
 from thatch.sim.workload import FITTED, Generated, covered, events, space_of
-from thatch.space import Space
+from thatch.space.space import Space
 
 BEFORE = 0.4  # of the events, before anything leaves
 TICK = 0.25  # seconds

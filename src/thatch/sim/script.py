@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from thatch.region import Region
+from thatch.region.region import Region
 from thatch.sim.topology import Links, random_tree
-from thatch.space import Space
+from thatch.space.space import Space
 
 SPACE = "x int not null 0..11, y int not null 0..11, kind enum('a','b','c'), name string"
 GROWN = "x int not null 0..11, y int not null 0..11, kind enum('a','b','c','d'), name string, more int 0..9"

@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from thatch.space import Space
+from thatch.space.space import Space
 
 KINDS = ("sequence", "parallel", "loop")
 STEP = 0.1  # seconds that an activity takes

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from thatch.cover.pairwise import contains
-from thatch.region import Region
-from thatch.space import Space
+from thatch.region.region import Region
+from thatch.space.space import Space
 
 DOMAIN = 10_000
 # The side of a child, of its root's, fitted to the congestion paper's table III, since it does not say how its

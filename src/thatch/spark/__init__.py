@@ -1,10 +1,22 @@
-"""Thatch on Spark: DataFrame in, DataFrame out."""
+"""Thatch on Spark: DataFrame in, DataFrame out.
 
-from thatch.spark.audit import audit
-from thatch.spark.learn import Learned, learn
-from thatch.spark.loaded import decisions, load
-from thatch.spark.match import Plan, explain, match, wrong_clauses, wrong_events
-from thatch.spark.reduce import reduce
+In reading order:
+
+    text      Spark expressions as SQL text that means the same in every session
+    tables    DataFrames of events and of subscriptions: what they must look like, and what is wrong with them
+    failures  errors raised on executors, as our own types
+    clauses   clauses parsed by Spark's workers: to regions for the driver, or to what is wrong with them
+    encoded   subscriptions as rows of boxes in coordinates, with one set of string codes
+    matching  `match`, `explain`: three strategies with one result
+    reducing  `reduce`, `audit`: which subscriptions are redundant, and which ones prove it
+    learning  `learn`: what events and subscriptions look like
+"""
+
+from thatch.spark.learning.learn import Learned, learn
+from thatch.spark.matching.match import Plan, explain, match, wrong_clauses, wrong_events
+from thatch.spark.reducing.audit import audit
+from thatch.spark.reducing.loaded import decisions, load
+from thatch.spark.reducing.reduce import reduce
 
 __all__ = [
     "Learned",

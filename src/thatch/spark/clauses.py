@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from thatch.axis import StringAxis
 from thatch.errors import CallerError, ClauseError, shown
-from thatch.labels import Labels
-from thatch.region import Region
-from thatch.snapshot import Regions, pack_regions, unpack_regions
-from thatch.space import Space
+from thatch.region.packing import PackedLabels, Regions, pack_labels, pack_regions, restore_labels, unpack_regions
+from thatch.region.region import Region
+from thatch.space.axis import quoted
+from thatch.space.space import Space
+from thatch.where.to_sql import name_sql as attribute_sql
 
 WRONG_SHOWN = 3  # clauses that an error names
 
@@ -63,7 +63,7 @@ class Packed(msgspec.Struct):
 
     ids: bytes  # an Arrow stream
     regions: Regions
-    labels: list[tuple[list[str], list[int]]]  # of each string attribute
+    labels: PackedLabels
     wrong: list[Wrong]
 
 
@@ -83,7 +83,7 @@ class PackClauses:
             packed = Packed(
                 stream_of(ids),
                 pack_regions([region.terms for region in regions]),
-                [labels.to_pairs() for labels in space.numbering],
+                pack_labels(space.string_codes),
                 wrong,
             )
             yield pa.record_batch({"packed": pa.array([msgspec.msgpack.encode(packed)], pa.binary())})
@@ -92,14 +92,13 @@ class PackClauses:
 def unpacked(rows: Sequence[bytes], space: Space) -> tuple[list[pa.Array], list[Region], list[Wrong]]:
     """On the driver: ids and regions in this space, and the clauses that are wrong."""
     batches = [msgspec.msgpack.decode(row, type=Packed) for row in rows]
-    strings = _strings(space)
-    for position, axis in enumerate(strings):  # all at once: one by one they would be numbered anew again and again
+    strings = space.string_axes
+    for position, axis in enumerate(strings):  # all at once: one by one they would be recoded again and again
         axis.cut_many([cut for batch in batches for cut in batch.labels[position][0]])
     ids, regions, wrong = [], [], []
     for batch in batches:
         own = Space.from_json(space.to_json())
-        for axis, (cuts, labels) in zip(_strings(own), batch.labels, strict=True):
-            axis.labels = Labels.of_pairs(cuts, labels)
+        restore_labels(own, batch.labels)
         ids.append(array_of(batch.ids))
         known = unpack_regions(batch.regions, own)
         regions += [region.in_space(space) for region in known] if strings else known
@@ -142,5 +141,14 @@ def array_of(data: bytes) -> pa.Array:
     return pa.ipc.open_stream(data).read_all().column(0).combine_chunks()
 
 
-def _strings(space: Space) -> list[StringAxis]:
-    return [attribute.axis for attribute in space if isinstance(attribute.axis, StringAxis)]
+def within_enum(
+    regions: list[Region], index: int, low: Sequence[Any], high: Sequence[Any], space: Space
+) -> list[Region]:
+    """Regions within the bounds of an enum: strings that lie between two need not be neighbours in it."""
+    name, known, result = attribute_sql(space.attributes[index]), dict[Any, Region](), []
+    for region, pair in zip(regions, zip(low, high, strict=True), strict=True):
+        if pair not in known:
+            ends = [f"{name} {sign} {quoted(v)}" for sign, v in zip((">=", "<="), pair, strict=True) if v is not None]
+            known[pair] = space.where(" AND ".join(ends) or "TRUE")
+        result.append(region & known[pair])
+    return result

@@ -19,20 +19,16 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from thatch.axis import EnumAxis, StringAxis
-from thatch.boxes import Floats, Ints
-from thatch.columns import boxes_of_columns, regions_of_boxes
 from thatch.cover.breadth import boxes_of, breadths
-from thatch.labels import Labels
-from thatch.region import Region
-from thatch.snapshot import Regions, pack_regions, unpack_regions
-from thatch.space import Space
-from thatch.spark.clauses import compiled, wrong_clauses
-from thatch.spark.collected import within_enum
+from thatch.region.columns import boxes_of_columns, regions_of_boxes
+from thatch.region.packing import Regions, pack_labels, pack_regions, restore_labels, unpack_regions
+from thatch.region.region import Region
+from thatch.space.arrays import Floats, Ints
+from thatch.space.axis import EnumAxis
+from thatch.space.space import Space
+from thatch.spark.clauses import compiled, within_enum, wrong_clauses
 from thatch.spark.tables import Subscriptions
 from thatch.spark.text import name_sql
-
-Cuts = list[tuple[list[str], list[int]]]  # of each string attribute: `Labels.to_pairs`
 
 
 class Boxed(NamedTuple):
@@ -64,13 +60,12 @@ class Source:
     high: list[int] = field(default_factory=list)
     has_clauses: bool = True
     skip: bool = False
-    cuts: Any = None  # a broadcast of `Cuts`; None: each batch labels its own strings
+    cuts: Any = None  # a broadcast of `PackedLabels`; None: each batch labels its own strings
 
     def new_space(self) -> Space:
         space = Space.from_json(self.space)
         if self.cuts is not None:
-            for axis, (cuts, labels) in zip(string_axes(space), self.cuts.value, strict=True):
-                axis.labels = Labels.of_pairs(cuts, labels)
+            restore_labels(space, self.cuts.value)
         return space
 
     def boxed(self, batch: pa.RecordBatch, space: Space) -> Boxed:
@@ -126,10 +121,6 @@ def source_of(subscriptions: Subscriptions, skip: bool) -> tuple[Source, DataFra
     return source, subscriptions.frame.selectExpr(id, *columns)
 
 
-def string_axes(space: Space) -> list[StringAxis]:
-    return [attribute.axis for attribute in space if isinstance(attribute.axis, StringAxis)]
-
-
 class GatherCuts:
     """In a worker: batches of subscriptions to the strings that they mention, `attribute` and `cut`."""
 
@@ -142,7 +133,7 @@ class GatherCuts:
         space = self._source.new_space()
         for batch in batches:
             self._source.boxed(batch, space)
-        for number, labels in enumerate(space.numbering):
+        for number, labels in enumerate(space.string_codes):
             cuts = labels.to_pairs()[0]
             yield pa.record_batch(
                 {"attribute": pa.array([number] * len(cuts), pa.int32()), "cut": pa.array(cuts, pa.string())}
@@ -150,17 +141,16 @@ class GatherCuts:
 
 
 def with_cuts(source: Source, frame: DataFrame) -> Source:
-    """The same with one numbering for all strings that a table mentions."""
+    """The same with one set of string codes for all strings that a table mentions."""
     space = source.new_space()
-    axes = string_axes(space)
+    axes = space.string_axes
     if not axes:
         return source
     found = frame.mapInArrow(GatherCuts(source), GatherCuts.schema).distinct().toArrow()
     attribute = found.column("attribute").to_numpy()
     for number, axis in enumerate(axes):
         axis.cut_many(found.column("cut").filter(pa.array(attribute == number)).to_pylist())
-    cuts: Cuts = [axis.labels.to_pairs() for axis in axes]
-    shipped = frame.sparkSession.sparkContext.broadcast(cuts)
+    shipped = frame.sparkSession.sparkContext.broadcast(pack_labels(space.string_codes))
     return Source(source.space, source.low, source.high, source.has_clauses, source.skip, shipped)
 
 

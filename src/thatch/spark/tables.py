@@ -15,7 +15,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
-from thatch.axis import (
+from thatch.errors import CallerError
+from thatch.space.attribute import Attribute
+from thatch.space.axis import (
     BoolAxis,
     DateAxis,
     DecimalAxis,
@@ -25,8 +27,7 @@ from thatch.axis import (
     StringAxis,
     TimestampAxis,
 )
-from thatch.errors import CallerError
-from thatch.space import Attribute, Space
+from thatch.space.space import Space
 from thatch.spark.text import case_sql, column_sql, text_sql
 
 ID = "subscription_id"

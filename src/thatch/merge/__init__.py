@@ -1,0 +1,12 @@
+"""Merging: several regions as one.
+
+In reading order:
+
+    bounding  the least simple term around two, and how much of it they fill
+    pairs     which terms lie inside one another, which pairs add least: kernels over flat arrays
+    merge     `MergeSet`: perfect mergers, mergers within a budget, and un-merging
+"""
+
+from thatch.merge.merge import Merger, MergeSet, Retold, merged
+
+__all__ = ["MergeSet", "Merger", "Retold", "merged"]

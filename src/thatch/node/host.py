@@ -1,0 +1,51 @@
+"""What the parts of a node ask of the node that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from thatch.node.config import Config
+from thatch.node.driver import Driver, Endpoint
+from thatch.node.queues import Queues
+from thatch.node.store import Store
+
+
+class Host(Protocol):
+    """The node, as its connections, its HTTP interface and its metrics see it."""
+
+    config: Config
+    driver: Driver
+    store: Store
+    queues: Queues
+    is_ready: bool
+    started_at: float
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run some work in the background until the node stops."""
+
+    def client_connected(self, client: Any) -> None:
+        """A client has said its name."""
+
+    def client_resumed(self, name: str) -> None:
+        """A client of the node's own is there: its subscriptions do not end with those of clients that are away."""
+
+    def client_left(self, client: Any) -> None:
+        """A client's connection has ended."""
+
+    def note_backlog(self, client: Any) -> None:
+        """A client has much to read."""
+
+    async def wait_for_backlog(self, but: Endpoint | None = None) -> None:
+        """Wait for receivers that have much to read and are reading; for all but one."""
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+
+    @property
+    def dropped_count(self) -> int:
+        """Events that slow clients have lost."""
+
+    def totals(self) -> dict[str, int]:
+        """Events taken in and sent out, over all lives of the store."""

@@ -1,0 +1,50 @@
+"""A client that lives in the node itself: a durable subscription, whoever comes over plain HTTP."""
+
+from __future__ import annotations
+
+from thatch.broker import Client
+from thatch.broker.tables import SUBSCRIPTIONS
+from thatch.node.driver import Driver, Endpoint, Outcome
+from thatch.protocol.messages import LinkUp, Message, Publish, Refused
+from thatch.protocol.messages import Send as Sending
+
+
+class LocalClient(Endpoint):
+    def __init__(self, driver: Driver, name: str, durable: bool = False) -> None:
+        self.name, self.driver = name, driver
+        self.client = Client(name, driver.broker.space)
+        self._durable = durable
+
+    @property
+    def home(self) -> str:
+        return self.driver.broker.name
+
+    def connect(self, wheres: dict[str, str] | None = None) -> None:
+        """`wheres`: the subscriptions that the broker has of this client, by id."""
+        session = self.driver.next_session()
+        self.driver.endpoints[self.name] = self
+        sends = self.client.connect(self.home, session)
+        for id, where in (wheres or {}).items():
+            self.client.homes[self.home].wheres[SUBSCRIPTIONS, id] = where
+        self.driver.take(LinkUp(session, is_client=True, durable=self._durable), self.name)
+        self.tell(sends)
+
+    def tell(self, sends: list[Sending]) -> None:
+        for each in sends:
+            self.driver.take(each.message, self.name)
+
+    def publish(self, event: Publish) -> Outcome:
+        return self.driver.publish(event, self.name)
+
+    def send(self, message: Message) -> None:
+        self.tell(self.client.handle(message, self.home))
+        self.heard(message)
+
+    def heard(self, message: Message) -> None:
+        """For those who wait for answers."""
+
+    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
+        """For those who subscribe."""
+
+    def refuse(self, refused: Refused, close: bool) -> None:
+        self.send(refused)

@@ -1,0 +1,121 @@
+"""Messages and records as bytes: MessagePack, by msgspec. The only encoding, on the wire and in the store.
+
+Values of events keep their types: what MessagePack does not have (decimals, dates, times without a zone) is written as
+text, and read back as the type of the attribute that it belongs to.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from thatch.errors import PeerError
+from thatch.protocol.messages import (
+    Accepted,
+    Advertise,
+    Digest,
+    Extend,
+    Flush,
+    Hello,
+    Message,
+    Publish,
+    Record,
+    Refused,
+    Replace,
+    Settled,
+    Subscribe,
+    Synced,
+    Unadvertise,
+    Unsubscribe,
+)
+from thatch.space.axis import DateAxis, DecimalAxis, TimestampAxis
+from thatch.space.space import Space
+
+BYTES_MAX = 64 * 2**20
+
+OnTheWire = (
+    Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Digest | Synced | Flush | Publish
+    | Hello | Accepted | Settled | Refused
+)  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """What NumPy and pandas have for Python's own types."""
+    if isinstance(value, np.datetime64):  # a day is a date; what is finer, a time
+        return value.item() if value.dtype == "datetime64[D]" else value.astype("datetime64[us]").item()
+    if isinstance(value, np.floating):
+        return float(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, datetime):
+        return datetime.fromisoformat(value.isoformat())
+    raise TypeError(f"a value of type {type(value).__name__} cannot be sent")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+_decoder = msgspec.msgpack.Decoder(OnTheWire)
+_records = msgspec.msgpack.Decoder(tuple[Record, ...])
+
+
+def encode(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def encode_records(records: tuple[Record, ...]) -> bytes:
+    return _encoder.encode(records)
+
+
+def decode_records(data: bytes) -> tuple[Record, ...]:
+    return _records.decode(data)
+
+
+class Codec:
+    """Reads what was written, in a space: its attributes tell what a text in an event stands for."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._readers = {
+            attribute.name: reader
+            for attribute in space.attributes
+            for axis, reader in _READERS.items()
+            if isinstance(attribute.axis, axis)
+        }
+
+    def decode(self, data: bytes) -> Message:
+        """Bytes that are no message of this protocol are the peer's fault."""
+        if len(data) > BYTES_MAX:
+            raise PeerError(f"a message of {len(data):,} bytes; at most {BYTES_MAX:,} are read")
+        try:
+            message = _decoder.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise PeerError(f"not a message of this protocol: {error}") from None
+        return self.typed(message) if self.has_texts and isinstance(message, Publish) else message
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether values of this space may have been written as text."""
+        return bool(self._readers)
+
+    def typed(self, message: Publish) -> Publish:
+        """An event with its values as the attributes have them."""
+        event = dict(message.event)
+        for name, value in message.event.items():
+            index = self.space.index(name)
+            reader = None if index is None else self._readers.get(self.space.attributes[index].name)
+            if reader is None or not isinstance(value, str):
+                continue
+            with suppress(ValueError, InvalidOperation):  # else it stays a text, which the space refuses by name
+                event[name] = reader(value)
+        return msgspec.structs.replace(message, event=event)
+
+
+_READERS: dict[type, Any] = {
+    DecimalAxis: Decimal,
+    TimestampAxis: datetime.fromisoformat,
+    DateAxis: date.fromisoformat,
+}

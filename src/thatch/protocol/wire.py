@@ -1,0 +1,182 @@
+"""What nodes and clients say beside the messages of the broker, and frames: many messages in one.
+
+A frame is a MessagePack array of messages. It is put together from messages that are bytes already, so that an event
+for fifty subscribers is encoded once.
+
+    client  Hello, Subscribe, …, Publish, Publish, Keep ▶ node        events by number: `Published` says how many of
+            ◀ Event, Kept, Published, Accepted, Settled …             this connection are dealt with
+            Done ▶                                                    up to this number of a durable subscription
+    node    Hello, Resume, Forward, Forward … ▶ node                  `Received`: up to this number, and on disk
+            ◀ Received                                                if it has to be
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import cast
+
+import msgspec
+
+from thatch.errors import PeerError
+from thatch.protocol.codec import BYTES_MAX, Codec, OnTheWire, encode
+from thatch.protocol.messages import Message, Publish
+from thatch.space.space import Space
+
+
+class NodeMessage(Message, frozen=True, tag=True, array_like=True):
+    """What a node says and takes beside what its broker does."""
+
+
+# --- Between a client and its node -----------------------------------------------------------------------------------
+
+
+class Event(NodeMessage, frozen=True, tag=True, array_like=True):
+    """An event, and which plain subscriptions of the client want it."""
+
+    ids: tuple[str, ...]
+    event: Publish
+
+
+class Keep(NodeMessage, frozen=True, tag=True, array_like=True):
+    """A durable subscription: its events are kept while the client is away, up to a limit. Said again after every
+    reconnection: from then on its events come. The answers are `Standing`."""
+
+    id: str
+    where: str
+    bytes_max: int
+    seconds_max: float
+
+
+class Unkeep(NodeMessage, frozen=True, tag=True, array_like=True):
+    """A durable subscription is no longer wanted, and what is kept for it neither."""
+
+    id: str
+
+
+class Standing(NodeMessage, frozen=True, tag=True, array_like=True):
+    """How a durable subscription stands: "accepted" (on disk), "settled", "gone", or "refused" for a reason."""
+
+    id: str
+    where: str
+    state: str
+    reason: str = ""
+
+
+class Kept(NodeMessage, frozen=True, tag=True, array_like=True):
+    """An event of a durable subscription. Numbers rise, with gaps."""
+
+    id: str
+    number: int
+    event: Publish
+
+
+class Done(NodeMessage, frozen=True, tag=True, array_like=True):
+    """The events of a durable subscription up to this number need not be kept any longer."""
+
+    id: str
+    number: int
+
+
+class Published(NodeMessage, frozen=True, tag=True, array_like=True):
+    """So many events of this connection have been dealt with: routed, on disk if they have to be, or refused."""
+
+    count: int
+
+
+class Notice(NodeMessage, frozen=True, tag=True, array_like=True):
+    """Something was lost. `id` is a durable subscription whose limit was hit, or empty for plain ones."""
+
+    id: str
+    count: int  # of events
+    reason: str
+
+
+# --- Between nodes ---------------------------------------------------------------------------------------------------
+
+
+class Resume(NodeMessage, frozen=True, tag=True, array_like=True):
+    """After Hello: which store I am, and up to which number I hold what came from your store `of`."""
+
+    store: str
+    of: str
+    heard: int
+
+
+class Forward(NodeMessage, frozen=True, tag=True, array_like=True):
+    number: int
+    event: Publish
+
+
+class Received(NodeMessage, frozen=True, tag=True, array_like=True):
+    """I hold what came up to this number."""
+
+    number: int
+
+
+FromClient = OnTheWire | Keep | Unkeep | Done
+FromNode = OnTheWire | Event | Kept | Standing | Published | Notice
+FromNeighbour = OnTheWire | Resume | Forward | Received
+
+FRAME_MAX = 4 * 2**20  # bytes of a frame from a client
+EVENT_MAX = 2**20  # bytes of an event
+
+# Why a WebSocket is closed: codes of RFC 6455, and one of our own.
+CLOSED_FOR_GOING, CLOSED_FOR_FAULT, CLOSED_FOR_ANOTHER = 1001, 1008, 4001
+
+
+class Frames:
+    """Reads frames of one kind of peer, in a space."""
+
+    def __init__(self, space: Space, kind: object, bytes_max: int = BYTES_MAX) -> None:
+        self._codec = Codec(space)
+        self._decoder: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(
+            cast("type[list[Message]]", list[kind])  # type: ignore[valid-type]
+        )
+        self._bytes_max = bytes_max
+
+    def decode(self, data: bytes) -> list[Message]:
+        """Bytes that are no frame of this protocol are the peer's fault."""
+        if len(data) > self._bytes_max:
+            raise PeerError(f"a frame of {len(data):,} bytes; at most {self._bytes_max:,} are read")
+        try:
+            messages = self._decoder.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise PeerError(f"not a frame of this protocol: {error}") from None
+        return [self._typed(each) for each in messages] if self._codec.has_texts else messages
+
+    def _typed(self, message: Message) -> Message:
+        if isinstance(message, Publish):
+            return self._codec.typed(message)
+        if isinstance(message, Event | Kept | Forward):
+            return msgspec.structs.replace(message, event=self._codec.typed(message.event))
+        return message
+
+
+def frame(messages: Iterable[bytes]) -> bytes:
+    """Encoded messages as one frame."""
+    parts = list(messages)
+    return b"\xdd" + len(parts).to_bytes(4, "big") + b"".join(parts)
+
+
+@lru_cache(65_536)
+def _head_of_event(ids: tuple[str, ...]) -> bytes:
+    return encode(Event(ids, around(b"")))
+
+
+def encoded_event(ids: tuple[str, ...], event: bytes) -> bytes:
+    """An `Event` around an event that is encoded already; which ids stand before it, is encoded once."""
+    return _head_of_event(ids) + event
+
+
+def encoded_forward(number: int, event: bytes) -> bytes:
+    """A `Forward` around an event that is encoded already."""
+    return _FORWARD + number.to_bytes(8, "big") + event
+
+
+def around(event: bytes) -> Publish:
+    """An event that is encoded already, to be put into a message that is about to be."""
+    return cast(Publish, msgspec.Raw(event))
+
+
+_FORWARD = encode(Forward(2**63, around(b"")))[:-8]  # up to the number, which takes eight bytes

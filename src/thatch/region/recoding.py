@@ -1,0 +1,50 @@
+"""Coordinates that follow when strings are recoded: old labels are read as strings and labelled again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from thatch.region.intervals import Intervals
+from thatch.region.term import Term
+from thatch.space.axis import StringAxis
+from thatch.space.labels import LAST, Labels, StringCodes
+from thatch.space.space import Space
+
+
+def recode_point(point: Sequence[int], space: Space, old: StringCodes) -> tuple[tuple[int, ...], StringCodes]:
+    """A point that was found under older string codes, under the present ones, and these."""
+    labels = dict(zip(space.string_indices, old, strict=True))
+
+    def recoded() -> tuple[int, ...]:
+        moved = []
+        for index, coordinate in enumerate(point):
+            axis = space.attributes[index].axis
+            if isinstance(axis, StringAxis) and coordinate >= axis.first:
+                coordinate = axis.labels.of(labels[index].cut_at(coordinate))
+            moved.append(coordinate)
+        return tuple(moved)
+
+    return space.stable(recoded)
+
+
+def recode_terms(terms: Sequence[Term], space: Space, old: StringCodes) -> tuple[tuple[Term, ...], StringCodes]:
+    """Terms under the present string codes of a space, and these codes. The terms are of this space under older codes,
+    or of an equal space."""
+    labels_of = dict(zip(space.string_indices, old, strict=True))
+    return space.stable(lambda: tuple(_recode_term(term, space, labels_of) for term in terms))
+
+
+def _recode_term(term: Term, space: Space, labels_of: Mapping[int, Labels]) -> Term:
+    sides = []
+    for index, intervals in term.sides:
+        axis = space.attributes[index].axis
+        labels = labels_of.get(index)
+        if labels is not None and isinstance(axis, StringAxis):
+            ends = []
+            for low, high in intervals:
+                above = labels.next_cut(high) if high >= axis.first else ""
+                ends.append(low if low < axis.first else axis.cut(labels.cut_at(low)))
+                ends.append(LAST if above is None else axis.cut(above) - 1)
+            intervals = Intervals(ends)
+        sides.append((index, intervals))
+    return Term(tuple(sides), term.balls)

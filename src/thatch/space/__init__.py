@@ -1,0 +1,14 @@
+"""The space: values of events to the integer lattice and back.
+
+In reading order:
+
+    times        dates and timestamps, read from text as Spark reads them
+    labels       integer labels for strings, given out as clauses mention them
+    arrays       names for types of arrays; Numba kernels on one column of coordinates
+    axis         attribute types: values to coordinates and back, one at a time and as Arrow arrays
+    attribute    a named axis with a domain and a place for NULL
+    declaration  attributes from text, from JSON and from Spark's schemas
+    space        `Space`: an ordered set of attributes; events to points
+    json_values  events in JSON, as people write and read them
+    batches      many plain events to points at once
+"""

@@ -1,0 +1,536 @@
+"""What an attribute type means: its values, in order and without loss, on one contiguous run of int64 coordinates.
+
+Every coordinate of the run decodes to a value, so every comparison is a closed interval of integers, `<` is `<=`
+the predecessor, and nothing needs an epsilon. `NULL` is not here: it belongs to the attribute (space.py).
+
+An axis encodes one value at a time (`encode`, strict about types) and whole Arrow arrays (`encode_array`). The
+array form may decline (None) what it cannot do exactly; the caller then goes value by value, which finds the
+culprit. Both give the same coordinates: a property test holds them together.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thatch.space import times
+from thatch.space.labels import FIRST, LAST, Labels
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+Coordinates = NDArray[np.int64]
+
+
+class Axis:
+    """One attribute type. `first` and `last` are the coordinates of its least and greatest value.
+
+    A plain class, not an abstract one: `isinstance` of those is several times slower, and clauses ask it often.
+    """
+
+    sql: str
+    first: int
+    last: int
+    has_domain = True  # may be narrowed, as in `0..1000`
+
+    def encode(self, value: Any) -> int:
+        """The coordinate of a value; ValueError with the broken rule, to be read after the value."""
+        raise NotImplementedError
+
+    def decode(self, coordinate: int) -> Any:
+        """The value of a coordinate."""
+        raise NotImplementedError
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        """The coordinates of an array; anything at null slots; None if value by value is needed."""
+        raise NotImplementedError
+
+    def width(self, low: int, high: int) -> float:
+        """How wide a closed interval is to a person: in values, not in coordinates."""
+        raise NotImplementedError
+
+    def sql_literal(self, coordinate: int) -> str:
+        """The value of a coordinate as a literal of Spark SQL."""
+        raise NotImplementedError
+
+    def parse(self, text: str) -> int:
+        """The coordinate of a value written in a domain, such as the 0 of `0..1000`."""
+        raise ValueError(f"cannot bound a {self.sql}")
+
+    def text(self, coordinate: int) -> str:
+        """The inverse of `parse`."""
+        return str(self.decode(coordinate))
+
+    def double(self, coordinate: int) -> float:
+        """What Spark's cast to double makes of a value; correctly rounded (for `within`)."""
+        raise ValueError(f"{self.sql} is not a number")
+
+    def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
+        """`double` of many coordinates."""
+        raise ValueError(f"{self.sql} is not a number")
+
+    @property
+    def is_number(self) -> bool:
+        return False
+
+
+class BoolAxis(Axis):
+    sql, first, last, has_domain = "bool", 0, 1, False
+
+    def encode(self, value: Any) -> int:
+        if not isinstance(value, bool | np.bool_):
+            raise ValueError("is not a bool")
+        return int(value)
+
+    def decode(self, coordinate: int) -> bool:
+        return bool(coordinate)
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        import pyarrow as pa
+
+        if not pa.types.is_boolean(array.type):
+            return None
+        return _numpy(array.cast(pa.int8())).astype(np.int64)
+
+    def width(self, low: int, high: int) -> float:
+        return float(high - low + 1)
+
+    def sql_literal(self, coordinate: int) -> str:
+        return "TRUE" if coordinate else "FALSE"
+
+
+class IntAxis(Axis):
+    sql, first, last = "int", INT64_MIN, INT64_MAX
+
+    def encode(self, value: Any) -> int:
+        return _integer(value)
+
+    def decode(self, coordinate: int) -> int:
+        return int(coordinate)
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        import pyarrow as pa
+
+        if not pa.types.is_integer(array.type):
+            return None
+        return _numpy(array.cast(pa.int64()))
+
+    def width(self, low: int, high: int) -> float:
+        return float(high - low + 1)
+
+    def sql_literal(self, coordinate: int) -> str:
+        return str(coordinate)
+
+    def parse(self, text: str) -> int:
+        return _parsed(int, text, "an int")
+
+    def double(self, coordinate: int) -> float:
+        return float(coordinate)
+
+    def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
+        return coordinates.astype(np.float64)
+
+    @property
+    def is_number(self) -> bool:
+        return True
+
+
+class DecimalAxis(Axis):
+    def __init__(self, precision: int, scale: int) -> None:
+        if not 1 <= precision <= 18 or not 0 <= scale <= precision:
+            raise ValueError(f"decimal({precision},{scale}) needs 1 to 18 digits and a scale from 0 to that number")
+        self.precision, self.scale = precision, scale
+        self.sql = f"decimal({precision},{scale})"
+        self.last = 10**precision - 1
+        self.first = -self.last
+
+    def encode(self, value: Any) -> int:
+        number = value if isinstance(value, Decimal) else Decimal(_integer(value, "a Decimal or an int"))
+        if not number.is_finite():
+            raise ValueError(f"is not a {self.sql}: it has no finite value")
+        sign, digits, exponent = number.as_tuple()
+        assert isinstance(exponent, int)
+        shift = exponent + self.scale
+        if not any(digits):
+            return 0
+        if len(digits) + shift > self.precision:
+            raise ValueError(f"has more than the {self.precision} digits of {self.sql}")
+        if shift < -len(digits):
+            raise ValueError(f"has more than the {self.scale} decimal places of {self.sql}")
+        unscaled = int("".join(map(str, digits)))
+        if shift < 0:
+            unscaled, rest = divmod(unscaled, 10**-shift)
+            if rest:
+                raise ValueError(f"has more than the {self.scale} decimal places of {self.sql}")
+        else:
+            unscaled *= 10**shift
+        return -unscaled if sign else unscaled
+
+    def decode(self, coordinate: int) -> Decimal:
+        return Decimal(int(coordinate)).scaleb(-self.scale)
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        import pyarrow as pa
+
+        if not (pa.types.is_decimal128(array.type) or pa.types.is_integer(array.type)):
+            return None
+        if pa.types.is_integer(array.type):
+            array = array.cast(pa.decimal128(20, 0))
+        if array.type != pa.decimal128(array.type.precision, self.scale):
+            array = array.cast(pa.decimal128(38, self.scale))  # raises where places would be lost
+        exact = array.fill_null(Decimal(0)) if array.null_count else array
+        words = np.frombuffer(exact.buffers()[1], np.int64)[2 * exact.offset : 2 * (exact.offset + len(exact))]
+        low, high = words[0::2], words[1::2]  # 16 bytes, little end first
+        return low.copy() if bool((high == low >> 63).all()) else None
+
+    def width(self, low: int, high: int) -> float:
+        return (high - low + 1) / 10**self.scale
+
+    def sql_literal(self, coordinate: int) -> str:
+        return self.text(coordinate)
+
+    def parse(self, text: str) -> int:
+        return self.encode(_parsed(Decimal, text, "a decimal"))
+
+    def text(self, coordinate: int) -> str:
+        return f"{self.decode(coordinate):f}"
+
+    def double(self, coordinate: int) -> float:
+        return coordinate / 10**self.scale
+
+    def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
+        # Correctly rounded, as Spark's BigDecimal.doubleValue: one division rounds once while both operands are
+        # exact doubles; beyond 2^53 Python's integer division, which rounds once too, takes over.
+        doubles = coordinates / float(10**self.scale)
+        for row in np.flatnonzero(np.abs(coordinates) > 2**53):
+            doubles[row] = self.double(int(coordinates[row]))
+        return doubles
+
+    @property
+    def is_number(self) -> bool:
+        return True
+
+
+class DoubleAxis(Axis):
+    """The order-preserving map of IEEE-754 bits: 0.0 and -0.0 at 0, +infinity at INFINITE, NaN one above."""
+
+    INFINITE = 0x7FF0_0000_0000_0000
+    sql, first, last = "double", -INFINITE, INFINITE + 1
+
+    def encode(self, value: Any) -> int:
+        if isinstance(value, float | np.floating):
+            return self.of_float(float(value))
+        number = _integer(value, "a float")
+        try:
+            if float(number) == number:
+                return self.of_float(float(number))
+        except OverflowError:
+            pass
+        raise ValueError("is an int that no double equals")
+
+    @classmethod
+    def of_float(cls, value: float) -> int:
+        """
+        >>> DoubleAxis.of_float(0.0), DoubleAxis.of_float(-0.0), DoubleAxis.of_float(-5e-324)
+        (0, 0, -1)
+        """
+        if value != value:
+            return cls.INFINITE + 1
+        (bits,) = struct.unpack("<q", struct.pack("<d", value))
+        coordinate: int = bits if bits >= 0 else -(bits & INT64_MAX)
+        return coordinate
+
+    def decode(self, coordinate: int) -> float:
+        if coordinate > self.INFINITE:
+            return math.nan
+        (value,) = struct.unpack("<d", struct.pack("<q", abs(int(coordinate))))
+        return -value if coordinate < 0 else value
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        import pyarrow as pa
+
+        if pa.types.is_integer(array.type):
+            array = array.cast(pa.float64(), safe=True)  # raises beyond 2^53, where an int may equal no double
+        if not pa.types.is_floating(array.type):
+            return None
+        from thatch.space.arrays import ordered_bits
+
+        return ordered_bits(_numpy(array.cast(pa.float64())).view(np.int64))
+
+    def width(self, low: int, high: int) -> float:
+        if low == high or low >= self.INFINITE:
+            return 0.0
+        return self.decode(min(high, self.INFINITE)) - self.decode(low)
+
+    def sql_literal(self, coordinate: int) -> str:
+        value = self.decode(coordinate)
+        if math.isfinite(value):
+            return f"{value!r}D"
+        # Spark has no literal for these; beside a double column a string is cast to one.
+        return "'NaN'" if value != value else ("'Infinity'" if value > 0 else "'-Infinity'")
+
+    def parse(self, text: str) -> int:
+        return self.of_float(_parsed(float, text, "a double"))
+
+    def text(self, coordinate: int) -> str:
+        return repr(self.decode(coordinate))
+
+    def double(self, coordinate: int) -> float:
+        return self.decode(coordinate)
+
+    def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
+        magnitude = np.abs(coordinates).view(np.float64)
+        return np.where(coordinates < 0, -magnitude, magnitude)
+
+    @property
+    def is_number(self) -> bool:
+        return True
+
+
+class DateAxis(Axis):
+    """Days since 1970. The zone says at which instant a day begins, beside a timestamp."""
+
+    sql, first, last = "date", times.DAY_FIRST, times.DAY_LAST
+
+    def __init__(self, zone: ZoneInfo) -> None:
+        self.zone = zone
+
+    def encode(self, value: Any) -> int:
+        if isinstance(value, np.datetime64) and np.datetime_data(value.dtype)[0] == "D" and not np.isnat(value):
+            return int(value.astype(np.int64)) * np.datetime_data(value.dtype)[1]
+        if not isinstance(value, date) or isinstance(value, datetime):
+            raise ValueError("is not a date")
+        return value.toordinal() - times.EPOCH_ORDINAL
+
+    def decode(self, coordinate: int) -> date:
+        return date.fromordinal(int(coordinate) + times.EPOCH_ORDINAL)
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        import pyarrow as pa
+
+        if not pa.types.is_date(array.type):
+            return None
+        return _numpy(array.cast(pa.date32()).cast(pa.int32())).astype(np.int64)
+
+    def width(self, low: int, high: int) -> float:
+        return float(high - low + 1)
+
+    def sql_literal(self, coordinate: int) -> str:
+        return f"DATE'{self.text(coordinate)}'"
+
+    def parse(self, text: str) -> int:
+        return times.days_of_text(text)
+
+    def text(self, coordinate: int) -> str:
+        return self.decode(coordinate).isoformat()
+
+
+class TimestampAxis(Axis):
+    """Microseconds since 1970 UTC. The zone is what a text or a datetime without one is read in."""
+
+    sql = "timestamp"
+    first = times.DAY_FIRST * times.MICROS_PER_DAY
+    last = (times.DAY_LAST + 1) * times.MICROS_PER_DAY - 1
+
+    def __init__(self, zone: ZoneInfo) -> None:
+        self.zone = zone
+
+    def encode(self, value: Any) -> int:
+        if isinstance(value, np.datetime64) and not np.isnat(value):
+            return times.micros_of_local(_micros(value), self.zone)
+        if not isinstance(value, datetime) or value != value:  # pandas' NaT
+            raise ValueError("is not a datetime")
+        if getattr(value, "nanosecond", 0):  # a pandas Timestamp
+            raise ValueError("is finer than a microsecond")
+        if value.tzinfo is None:
+            return times.micros_of_local(
+                (value - times.EPOCH.replace(tzinfo=None)) // timedelta(microseconds=1), self.zone
+            )
+        return (value - times.EPOCH) // timedelta(microseconds=1)
+
+    def decode(self, coordinate: int) -> datetime:
+        return times.EPOCH + timedelta(microseconds=int(coordinate))
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        import pyarrow as pa
+
+        if not pa.types.is_timestamp(array.type) or (array.type.tz is None and self.zone.key != "UTC"):
+            return None
+        return _numpy(array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()))
+
+    def width(self, low: int, high: int) -> float:
+        return (high - low + 1) / times.MICROS_PER_SECOND
+
+    def sql_literal(self, coordinate: int) -> str:
+        return f"TIMESTAMP'{self.text(coordinate)}'"
+
+    def parse(self, text: str) -> int:
+        return times.micros_of_text(text, self.zone)
+
+    def text(self, coordinate: int) -> str:
+        return self.decode(coordinate).isoformat(sep=" ").replace("+00:00", "Z")
+
+
+class EnumAxis(Axis):
+    has_domain = False
+
+    def __init__(self, values: Sequence[str]) -> None:
+        if not values:
+            raise ValueError("an enum needs at least one value")
+        self.values = tuple(_text(value) for value in values)
+        self._ordinal = {value: ordinal for ordinal, value in enumerate(self.values)}
+        if len(self._ordinal) < len(self.values):
+            raise ValueError("an enum names each value once")
+        self.sql = f"enum({', '.join(map(space_quoted, self.values))})"
+        self.first, self.last = 0, len(self.values) - 1
+
+    def encode(self, value: Any) -> int:
+        ordinal = self._ordinal.get(value) if isinstance(value, str) else None
+        if ordinal is None:
+            raise ValueError(f"is not a value of {self.sql}")
+        return ordinal
+
+    def decode(self, coordinate: int) -> str:
+        return self.values[coordinate]
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        return _by_distinct_value(array, lambda texts: [self._ordinal[text] for text in texts])
+
+    def ordinals(self, holds: Callable[[str], bool]) -> list[int]:
+        """The ordinals of the values for which a comparison holds, as Spark would compare the strings."""
+        return [ordinal for ordinal, value in enumerate(self.values) if holds(value)]
+
+    def width(self, low: int, high: int) -> float:
+        return float(high - low + 1)
+
+    def sql_literal(self, coordinate: int) -> str:
+        return quoted(self.values[coordinate])
+
+
+class StringAxis(Axis):
+    """Strings by UTF-8 bytes. Coordinates are labels of gaps between the strings mentioned so far (labels.py)."""
+
+    sql, first, last, has_domain = "string", FIRST, LAST, False
+
+    def __init__(self) -> None:
+        self.labels = Labels()
+        self._lock = threading.Lock()
+
+    def encode(self, value: Any) -> int:
+        return self.labels.of(_text(value))
+
+    def decode(self, coordinate: int) -> str:
+        return self.labels.example(coordinate)
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        return _by_distinct_value(array, lambda texts: [self.labels.of(text) for text in texts])
+
+    def cut(self, text: str) -> int:
+        """The least coordinate whose strings are all >= text. Recodes the axis if there is no room."""
+        label = self.labels.cut(text)
+        while label is None:
+            label = self.cut_many([text]).cut(text)
+        return label
+
+    def cut_many(self, texts: Sequence[str]) -> Labels:
+        """Cut at many strings at once. The labels that have them all, which may be new ones."""
+        labels = self.labels
+        if labels.cut_many(texts):
+            return labels
+        with self._lock:  # one thread at a time: two new sets of labels would each lack the other's cuts
+            self.labels = self.labels.recoded(texts)
+            return self.labels
+
+    def width(self, low: int, high: int) -> float:
+        """One for each string or gap between strings that subscriptions tell apart."""
+        return float(self.labels.gaps_between(low, high))
+
+    def sql_literal(self, coordinate: int) -> str:
+        return quoted(self.labels.cut_at(coordinate))
+
+
+def quoted(text: str) -> str:
+    """A string literal of Spark SQL.
+
+    >>> print(quoted("it's 5\\\\%"))
+    'it\\'s 5\\\\%'
+    """
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\u0000") + "'"
+
+
+def space_quoted(text: str) -> str:
+    """A quoted text in the definition of a space: only quotes and backslashes are escaped."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("is not a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("is not valid Unicode: it holds half a surrogate pair") from None
+    return value
+
+
+def _micros(value: np.datetime64) -> int:
+    """Exactly, in Python's integers: NumPy's own conversion wraps around."""
+    unit, count = np.datetime_data(value.dtype)
+    per_unit = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}.get(unit)
+    if per_unit is None:
+        raise ValueError("is not a datetime")
+    micros, rest = divmod(int(value.astype(np.int64)) * count * per_unit, 1000)
+    if rest:
+        raise ValueError("is finer than a microsecond")
+    return micros
+
+
+def _integer(value: Any, wanted: str = "an int") -> int:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool | np.timedelta64):
+        raise ValueError(f"is not {wanted}")
+    return operator.index(value)
+
+
+def _parsed(kind: Callable[[str], Any], text: str, wanted: str) -> Any:
+    try:
+        return kind(text)
+    except (ValueError, InvalidOperation):
+        raise ValueError(f"is not {wanted}") from None
+
+
+def _numpy(array: pa.Array) -> NDArray[Any]:
+    """The values of a fixed-width array; whatever the buffer holds at null slots."""
+    if array.null_count:
+        array = array.fill_null(0)
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _by_distinct_value(array: pa.Array, encode: Callable[[list[str]], list[int]]) -> Coordinates | None:
+    import pyarrow as pa
+
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        return None
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.cast(kind)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    try:
+        coordinates = encode(array.dictionary.to_pylist())
+    except (KeyError, ValueError):
+        return None
+    indices = _numpy(array.indices)
+    if not coordinates:
+        return np.zeros(len(indices), np.int64)
+    return np.array(coordinates, np.int64)[indices]

@@ -1,0 +1,247 @@
+"""Attributes and spaces: events to points of the integer lattice, and back.
+
+A space is an ordered set of named, typed attributes. It says what an event may hold, which coordinate each value
+has (axis.py), and where NULL lies: one coordinate before the first, and only if the attribute is nullable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from thatch.errors import EventError, SpaceError
+from thatch.space.attribute import MISSING, Attribute
+from thatch.space.axis import Coordinates, StringAxis
+from thatch.space.declaration import attributes_of_json, attributes_of_spark, parse_attributes, time_zone_named
+from thatch.space.labels import StringCodes
+
+if TYPE_CHECKING:
+    from thatch.region.region import Region
+
+T = TypeVar("T")
+
+
+class Space:
+    """An ordered set of attributes.
+
+    >>> space = Space.parse("symbol string, price double not null 0..1000, volume int")
+    >>> space.where("price BETWEEN 10 AND 20 AND symbol IN ('A','B')").contains({"symbol": "A", "price": 12.5})
+    True
+    >>> space == Space.from_json(space.to_json())
+    True
+    >>> space.encode({"price": 2000.0})
+    Traceback (most recent call last):
+      ...
+    thatch.errors.EventError: attribute 'price': 2000.0 is outside the domain 0.0..1000.0 of double
+    """
+
+    def __init__(self, attributes: list[Attribute], time_zone: str = "UTC") -> None:
+        if not attributes:
+            raise SpaceError("a space needs at least one attribute")
+        self.attributes = tuple(attributes)
+        self.time_zone = time_zone
+        self.zone = time_zone_named(time_zone)
+        self._index: dict[str, int] = {}
+        for index, attribute in enumerate(attributes):
+            if self._index.setdefault(attribute.name.lower(), index) != index:
+                raise SpaceError(
+                    f"attribute {attribute.name!r} is ambiguous: case does not tell names apart, rename one"
+                )
+        self._names = tuple(attribute.name for attribute in attributes)
+        self.names = frozenset(self._names)
+        self.string_indices = tuple(i for i, a in enumerate(attributes) if isinstance(a.axis, StringAxis))
+        self.string_axes = tuple(a.axis for a in attributes if isinstance(a.axis, StringAxis))
+        self._string_codes: StringCodes = tuple(axis.labels for axis in self.string_axes)
+        self._plans: dict[str, Any] = {}  # of clause shapes, filled by `where`
+        # The box of everything, NULL included.
+        self.low = np.array([[attribute.low for attribute in attributes]], np.int64)
+        self.high = np.array([[attribute.last for attribute in attributes]], np.int64)
+
+    @classmethod
+    def parse(cls, text: str, time_zone: str = "UTC") -> Space:
+        """A space from text: `name type [not null] [low..high], …`."""
+        return cls(parse_attributes(text, time_zone), time_zone)
+
+    @classmethod
+    def from_spark(cls, schema: Any, time_zone: str = "UTC") -> Space:
+        """A space from a `StructType`; refuses by name what cannot be held exactly."""
+        return cls(attributes_of_spark(schema, time_zone), time_zone)
+
+    def to_json(self) -> str:
+        """Names, types, nullability and domains as JSON; the strings mentioned so far are not part of a space."""
+        return msgspec.json.encode(
+            {
+                "attributes": [
+                    {
+                        "name": a.name,
+                        "type": a.axis.sql,
+                        "nullable": a.nullable,
+                        "domain": [a.axis.text(a.first), a.axis.text(a.last)] if a.has_own_domain else None,
+                    }
+                    for a in self.attributes
+                ],
+                "time_zone": self.time_zone,
+            }
+        ).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Space:
+        """The space that `to_json` wrote."""
+        return cls(*attributes_of_json(text))
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits, equal for equal spaces."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+
+    def extends(self, other: Space) -> bool:
+        """Whether this space is the other one, grown by nullable attributes or by values of enums, all at the end: what
+        was a clause or an event there is one here.
+
+        >>> Space.parse("kind enum('a','b'), size int").extends(Space.parse("kind enum('a')"))
+        True
+        """
+        if self.time_zone != other.time_zone or len(self) < len(other):
+            return False
+        same = zip(self.attributes, other.attributes, strict=False)
+        return all(new.extends(old) for new, old in same) and all(
+            each.nullable for each in self.attributes[len(other) :]
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and (self is other or self.to_json() == other.to_json())
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.attributes))
+
+    def __repr__(self) -> str:
+        zone = "" if self.time_zone == "UTC" else f", time_zone={self.time_zone!r}"
+        return f"Space.parse({str(self)!r}{zone})"
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def index(self, name: str) -> int | None:
+        """The position of an attribute, its name taken in any case; None if there is none."""
+        return self._index.get(name.lower())
+
+    def encode(self, event: Mapping[str, Any]) -> list[int]:
+        """The point of an event. Attributes that the space does not have are ignored; missing ones are NULL."""
+        if not event.keys() <= self.names:
+            event = self._resolved(event.items())
+        return [attribute.encode(event.get(attribute.name, MISSING)) for attribute in self.attributes]
+
+    def decode(self, point: Any) -> dict[str, Any]:
+        """An event at a point. For a string between those that clauses mention, one of its gap is made up."""
+        if len(point) != len(self.attributes):
+            raise SpaceError(f"a point of this space has {len(self.attributes)} coordinates, not {len(point)}")
+        return {a.name: a.decode(int(c)) for a, c in zip(self.attributes, point, strict=True)}
+
+    def encode_batch(self, events: Any) -> list[Coordinates]:
+        """The coordinates of many events, a column an attribute: an Arrow table or batch, or a dict of arrays."""
+        pairs = _columns(events)
+        for name, column in pairs:
+            if not hasattr(column, "__len__") or getattr(column, "ndim", 1) != 1:
+                raise SpaceError(f"column {name!r} of a batch must be a list or an array of one dimension")
+        sizes = {len(column) for _, column in pairs}
+        if len(sizes) > 1:
+            raise SpaceError(f"columns of one batch must have one length, not {sorted(sizes)}")
+        rows = sizes.pop() if sizes else 0
+        columns = self._resolved(pairs)
+        return [a.encode_array(columns.get(a.name, MISSING), rows) for a in self.attributes]
+
+    def encode_valid(self, events: Any) -> tuple[list[Coordinates], NDArray[np.bool_]]:
+        """`encode_batch` of the rows that have no bad value, and for each row whether it has none."""
+        try:
+            columns = self.encode_batch(events)
+            return columns, np.ones(len(columns[0]), np.bool_)
+        except EventError:
+            pass
+        pairs = _columns(events)
+        rows, known = len(pairs[0][1]) if pairs else 0, self._resolved(pairs)
+        good = np.ones(rows, np.bool_)
+        columns = []
+        for attribute in self.attributes:
+            column = known.get(attribute.name, MISSING)
+            try:
+                columns.append(attribute.encode_array(column, rows))
+            except EventError:
+                coordinates = np.full(rows, attribute.first, np.int64)
+                for row in range(rows) if column is not MISSING else ():
+                    try:
+                        coordinates[row] = attribute.encode_array(column[row : row + 1], 1)[0]
+                    except EventError:
+                        good[row] = False
+                if column is MISSING:
+                    good[:] = False
+                columns.append(coordinates)
+        return [column[good] for column in columns], good
+
+    def values_of(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """The value that an event has for each attribute, None where it has none."""
+        known = self._resolved(event.items())
+        return {name: known.get(name) for name in self._names}
+
+    def _resolved(self, pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+        """The part of an event that this space knows, under the space's own spelling of the names."""
+        known: dict[str, Any] = {}
+        for key, value in pairs:
+            index = self.index(key) if isinstance(key, str) else None
+            if index is None:
+                continue
+            if self._names[index] in known:
+                raise EventError(self._names[index], key, "names the attribute a second time")
+            known[self._names[index]] = value
+        return known
+
+    @property
+    def string_codes(self) -> StringCodes:
+        """What the coordinates of strings mean now. They change when strings are recoded (labels.py)."""
+        current = self._string_codes
+        if not current:  # most spaces have no strings, and this is asked for every region that is looked at
+            return current
+        for axis, labels in zip(self.string_axes, current, strict=True):
+            if axis.labels is not labels:
+                self._string_codes = tuple(axis.labels for axis in self.string_axes)
+                return self._string_codes
+        return current
+
+    def is_current(self, codes: StringCodes) -> bool:
+        """Whether coordinates under these codes still mean what they meant. If not, their holder rebuilds them from
+        typed bounds."""
+        return not codes or codes is self.string_codes  # without strings nothing is ever recoded
+
+    def stable(self, compute: Callable[[], T]) -> tuple[T, StringCodes]:
+        """What `compute` returns under one set of string codes, and these codes. It is called again if strings were
+        recoded on the way, by itself or by another thread."""
+        while True:
+            codes = self.string_codes
+            result = compute()
+            if self.is_current(codes):
+                return result, codes
+
+    def where(self, clause: str, terms_max: int = 1024) -> Region:
+        """The region of a SQL WHERE clause, with the meaning that Spark SQL gives it."""
+        from thatch.where.compile import compile_clause
+
+        return compile_clause(clause, self, terms_max, self._plans)
+
+
+def _columns(events: Any) -> list[tuple[str, Any]]:
+    if isinstance(events, Mapping):
+        return list(events.items())
+    names = getattr(getattr(events, "schema", None), "names", None)
+    if names is None:
+        raise SpaceError(f"a batch is an Arrow table or a dict of arrays, not {type(events).__name__}")
+    return [(name, events.column(position)) for position, name in enumerate(names)]

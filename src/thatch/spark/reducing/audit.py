@@ -1,0 +1,79 @@
+"""An audit of a table of rules: reduced on Spark, told in words (thatch/audit.py).
+
+The driver gets the rules that a claim is about, which are those that are redundant, that prove it or that are merged;
+not the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from thatch.reports.audit import Audit, audited
+from thatch.space.space import Space
+from thatch.spark.failures import told
+from thatch.spark.matching.match import match
+from thatch.spark.reducing.loaded import regions_of
+from thatch.spark.reducing.merged import budget_of
+from thatch.spark.reducing.reduce import Reduction
+from thatch.spark.tables import ID, Subscriptions
+from thatch.spark.text import name_sql
+
+
+def audit(
+    subscriptions: DataFrame,
+    space: Space,
+    *,
+    merge: float | None = 0.0,
+    events: DataFrame | None = None,
+    on_error: str = "raise",
+) -> Audit:
+    """Which rules are redundant and why, which could be merged (`merge` is the share that a merger may add; None: no
+    mergers), and what it saves; with `events`, also how many matches less there are, and mergers are weighed by
+    them."""
+    known = Subscriptions.of(subscriptions, space)
+    with told():
+        budget, reduction = budget_of(merge), Reduction(subscriptions, space, on_error, None)
+        if budget is None:
+            reduced = reduction.result().selectExpr("*", "CAST(NULL AS STRING) AS merger")
+        else:
+            reduced = reduction.merged(budget, events)
+        reduced = reduced.localCheckpoint()
+        rules = reduced.count() if reduction.skip else reduction.count
+        named = reduced.where("status = 'passive' OR merger IS NOT NULL")
+        proofs = reduced.where("status = 'passive'").select(F.explode("covered_by").alias("id"))
+        wanted = named.select("id").union(proofs).distinct()
+        claimed = subscriptions.join(wanted.select(F.col("id").alias(known.id)), known.id, "left_semi")
+        regions = regions_of(claimed, space)
+        clauses = _clauses(claimed, known, regions)
+        rows = named.toArrow().to_pylist()
+        matches = None if events is None else _matches(events, claimed, space, on_error)
+        count = None if events is None else events.count()
+    certificates = {row["id"]: row["covered_by"] for row in rows if row["status"] == "passive"}
+    mergers = _mergers([row for row in rows if row["merger"] is not None])
+    return audited(rules, clauses, regions, certificates, mergers, matches, count)
+
+
+def _clauses(claimed: DataFrame, known: Subscriptions, regions: dict[Any, Any]) -> dict[Any, str]:
+    """As they were written; of bounds, what they say."""
+    if known.where is None:
+        return {id: region.to_sql() for id, region in regions.items()}
+    rows = claimed.select(name_sql(known.id), name_sql(known.where)).toArrow()
+    return dict(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True))
+
+
+def _mergers(rows: list[dict[str, Any]]) -> list[tuple[list[Any], str, float, float | None]]:
+    members: dict[Any, list[Any]] = {}
+    for row in rows:
+        members.setdefault(row["merger"], []).append(row["id"])
+    heads = [row for row in rows if row["merged_where"] is not None]
+    return [
+        (sorted(members[row["id"]], key=str), row["merged_where"], row["added"], row["added_events"]) for row in heads
+    ]
+
+
+def _matches(events: DataFrame, claimed: DataFrame, space: Space, on_error: str) -> dict[Any, int]:
+    found = match(events, claimed, space, on_error=on_error).groupBy(ID).count().toArrow()
+    return dict(zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True))

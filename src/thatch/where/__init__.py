@@ -1,0 +1,11 @@
+"""WHERE clauses: SQL text to regions, and regions to canonical SQL.
+
+In reading order:
+
+    literals  literals as Spark reads them, and casts from text
+    lexer     a clause to its shape and its literals, in one bounded linear scan
+    coercion  where a literal cuts an axis, after Spark's type coercion
+    plans     AND and OR over atoms: which points, given the literals?
+    compile   a clause to a region: a shape to a plan, through sqlglot
+    to_sql    a region to canonical SQL
+"""

@@ -1,0 +1,481 @@
+"""Plans: which points does a clause hold at, given its literals?
+
+A plan is AND and OR over atoms, with every NOT pushed down to them. Three-valued logic: an atom is TRUE, FALSE or
+unknown at a point. A plan asks each atom for the points where it is TRUE, or, below an odd number of NOTs, for those
+where it is FALSE (Kleene: an AND is FALSE where one part is, an OR where all are). What is unknown is in neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from thatch.region.ball import Ball
+from thatch.region.intervals import EMPTY, Intervals
+from thatch.region.term import Term, simplified
+from thatch.space.attribute import Attribute
+from thatch.space.axis import EnumAxis, IntAxis, StringAxis
+from thatch.space.space import Space
+from thatch.where import coercion
+from thatch.where.literals import KIND_NAMES, Literal, Members, as_double, literal_text, negated
+
+PAIRS_MAX = 16  # an AND of two ORs tries at most this many times the cap of combinations
+OR_MAX = 4  # an OR may gather this many times the cap, to be united and absorbed
+
+Literals = Sequence[Literal | Members]
+
+
+class TooMany(Exception):
+    """More terms than the cap, or too many ways to combine them; how many is counted afterwards."""
+
+
+class BadLiteral(Exception):
+    """A literal does not suit its place; the clause, which a plan does not know, tells where it stands."""
+
+    def __init__(self, slot: int, rule: str) -> None:
+        super().__init__(rule)
+        self.slot = slot
+        self.rule = rule
+
+
+class Plan:
+    """A node of a plan: which points, given the literals?"""
+
+    def terms(self, literals: Literals, terms_max: int) -> list[Term]:
+        raise NotImplementedError
+
+    def count(self) -> int:
+        """How many terms there are if none is empty or lies in another: what the cap is about."""
+        return 1
+
+    def one_attribute(self) -> int | None:
+        """The attribute, if this looks at one alone: then it is one term."""
+        return None
+
+
+def _common(indices: list[int | None]) -> int | None:
+    return indices[0] if len(set(indices)) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class And(Plan):
+    """AND. Parts on one attribute are intersected before they become terms."""
+
+    parts: tuple[Plan, ...]
+    space: Space
+
+    def terms(self, literals: Literals, terms_max: int) -> list[Term]:
+        sides: dict[int, Intervals] = {}
+        wider: list[list[Term]] = []
+        for part in self.parts:
+            if isinstance(part, Atom):
+                intervals = part.intervals(literals)
+                if intervals is None:
+                    continue
+                index = part.index
+                if index in sides:
+                    intervals = sides[index] & intervals
+                if not intervals.ends:
+                    return []
+                sides[index] = intervals
+            else:
+                wider.append(part.terms(literals, terms_max))
+        found = [Term.of(sides)]
+        wider.sort(key=len)
+        for terms in wider:
+            if len(found) * len(terms) > PAIRS_MAX * terms_max:
+                raise TooMany
+            found = [both for one in found for other in terms if (both := one & other) is not None]
+            if len(found) > terms_max:
+                found = simplified(found, self.space)
+                if len(found) > terms_max:
+                    raise TooMany
+        return found
+
+    def count(self) -> int:
+        return prod(part.count() for part in self.parts)
+
+    def one_attribute(self) -> int | None:
+        return _common([part.one_attribute() for part in self.parts])
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Plan):
+    """OR. Parts on one attribute are united before they become terms."""
+
+    parts: tuple[Plan, ...]
+    space: Space
+
+    def terms(self, literals: Literals, terms_max: int) -> list[Term]:
+        pairs: dict[int, list[tuple[int, int]]] = {}
+        found: list[Term] = []
+        for part in self.parts:
+            for term in part.terms(literals, terms_max):
+                if len(term.sides) == 1 and not term.balls:
+                    ((index, intervals),) = term.sides
+                    pairs.setdefault(index, []).extend(intervals)
+                elif term.sides or term.balls:
+                    found.append(term)
+                else:
+                    return [term]
+            if len(found) > OR_MAX * terms_max:
+                raise TooMany
+        for index, union in pairs.items():
+            intervals = Intervals.of(union)
+            attribute = self.space.attributes[index]
+            if len(intervals) == 1 and intervals.low == attribute.low and intervals.high == attribute.last:
+                return [Term()]
+            found.append(Term(((index, intervals),)))
+        return found
+
+    def count(self) -> int:
+        single: set[int] = set()
+        total = 0
+        for part in self.parts:
+            index = part.one_attribute()
+            if index is None:
+                total += part.count()
+            else:
+                single.add(index)
+        return total + len(single)
+
+    def one_attribute(self) -> int | None:
+        return _common([part.one_attribute() for part in self.parts])
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Plan):
+    holds: bool
+
+    def terms(self, literals: Literals, terms_max: int) -> list[Term]:
+        return [Term()] if self.holds else []
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantComparison(Plan):
+    """Two literals beside each other."""
+
+    left: Operand
+    operator: str
+    right: Operand
+    positive: bool
+
+    def terms(self, literals: Literals, terms_max: int) -> list[Term]:
+        try:
+            holds = coercion.constant(self.left.of(literals), self.operator, self.right.of(literals))
+        except ValueError as error:
+            raise BadLiteral(max(self.right.slot, self.left.slot), f"a literal {error}") from None
+        return [Term()] if holds is self.positive else []
+
+
+@dataclass(frozen=True, slots=True)
+class Within(Plan):
+    """A ball. Only ever positive: what is outside a ball is no term."""
+
+    radius: Operand
+    indices: tuple[int, ...]
+    centre: tuple[Operand, ...]
+    attributes: tuple[Attribute, ...]
+
+    def terms(self, literals: Literals, terms_max: int) -> list[Term]:
+        numbers = [self._double(operand, literals) for operand in (self.radius, *self.centre)]
+        radius, *centre = numbers
+        if radius is not None and not radius >= 0:
+            raise BadLiteral(self.radius.slot, f"the radius {radius!r} of `within` is not 0 or more")
+        doubles = [number for number in centre if number is not None]
+        if radius is None or len(doubles) < len(centre):
+            return []
+        sides = {}
+        for index in self.indices:
+            attribute = self.attributes[index]
+            if attribute.nullable:
+                sides[index] = Intervals.between(attribute.first, attribute.last)
+        ball = Ball(self.indices, tuple(doubles), radius)
+        return [Term.of(sides, (ball,))]
+
+    def _double(self, operand: Operand, literals: Literals) -> float | None:
+        literal = operand.of(literals)
+        try:
+            return None if literal.kind == "n" else as_double(literal)
+        except ValueError as error:
+            raise BadLiteral(operand.slot, f"a number in `within` {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A literal in a clause: by its number, or NULL, TRUE and FALSE as they stand."""
+
+    slot: int
+    negative: bool = False
+    fixed: Literal | None = None
+
+    def of(self, literals: Literals) -> Literal:
+        if self.fixed is not None:
+            return self.fixed
+        literal = literals[self.slot]
+        assert isinstance(literal, Literal)
+        return negated(literal) if self.negative else literal
+
+
+class Atom(Plan):
+    """A condition on one attribute. `positive` asks where it is TRUE, else where it is FALSE."""
+
+    __slots__ = ("attribute", "index", "positive")
+
+    def __init__(self, index: int, attribute: Attribute, positive: bool) -> None:
+        self.index = index
+        self.attribute = attribute
+        self.positive = positive
+
+    def terms(self, literals: Literals, terms_max: int) -> list[Term]:
+        intervals = self.intervals(literals)
+        if intervals is None:
+            return [Term()]
+        return [Term(((self.index, intervals),))] if intervals.ends else []
+
+    def one_attribute(self) -> int | None:
+        return self.index
+
+    def intervals(self, literals: Literals) -> Intervals | None:
+        """The coordinates; None for all of them."""
+        found = self.found(literals)
+        attribute = self.attribute
+        if found is not None and len(found.ends) == 2 and found.low == attribute.low and found.high == attribute.last:
+            return None
+        return found
+
+    def found(self, literals: Literals) -> Intervals | None:
+        raise NotImplementedError
+
+    def true_or_false(self, true: Intervals) -> Intervals:
+        """Of a condition that is unknown at NULL only: where it is what is asked for."""
+        attribute = self.attribute
+        return true if self.positive else true.outside(attribute.first, attribute.last)
+
+
+class IsNull(Atom):
+    """Never unknown."""
+
+    def found(self, literals: Literals) -> Intervals | None:
+        attribute = self.attribute
+        if not self.positive:
+            return Intervals.between(attribute.first, attribute.last)
+        return EMPTY if attribute.null is None else Intervals.between(attribute.null, attribute.null)
+
+
+class Comparison(Atom):
+    __slots__ = ("operand", "operator")
+
+    def __init__(self, index: int, attribute: Attribute, positive: bool, operator: str, operand: Operand) -> None:
+        super().__init__(index, attribute, positive)
+        self.operator = operator
+        self.operand = operand
+
+    def found(self, literals: Literals) -> Intervals | None:
+        literal = self.operand.of(literals)
+        attribute = self.attribute
+        if literal.kind == "n":
+            if self.operator != "<=>":
+                return EMPTY
+            return IsNull(self.index, attribute, self.positive).found(literals)
+        try:
+            if isinstance(attribute.axis, StringAxis):
+                true = self._string(attribute.axis, literal)
+            elif isinstance(attribute.axis, EnumAxis):
+                text, holds = _text_of(literal, attribute), _COMPARE[self.operator]
+                true = _points(attribute.axis.ordinals(lambda value: holds(value, text)))
+            elif literal.kind == "d" and isinstance(attribute.axis, IntAxis) and self.operator not in ("=", "<=>"):
+                edges = coercion.int_beside_decimal(literal)
+                if edges is None:  # Spark answers for NULL too
+                    above = (literal.value < 0) == (self.operator in (">", ">="))
+                    return None if above == self.positive else EMPTY
+                true = self._between(*edges)
+            else:
+                true = self._between(*coercion.compared(attribute, literal))
+        except ValueError as error:
+            raise BadLiteral(self.operand.slot, _refusal(attribute, literal, error)) from None
+        if self.operator == "<=>" and not self.positive:
+            return true.outside(attribute.low, attribute.last)
+        return self.true_or_false(true)
+
+    def _between(self, below: int, upto: int) -> Intervals:
+        low, high = self.attribute.first, self.attribute.last
+        operator = self.operator
+        if operator == "<":
+            high = min(high, below)
+        elif operator == "<=":
+            high = min(high, upto)
+        elif operator == ">":
+            low = max(low, upto + 1)
+        elif operator == ">=":
+            low = max(low, below + 1)
+        else:
+            low, high = max(low, below + 1), min(high, upto)
+        return Intervals((low, high) if low <= high else ())
+
+    def _string(self, axis: StringAxis, literal: Literal) -> Intervals:
+        """Only the cuts that the operator needs are made: fewer gaps to tell apart."""
+        text = _text_of(literal, self.attribute)
+        if self.operator == "<":
+            return Intervals.between(axis.first, axis.cut(text) - 1)
+        if self.operator == "<=":
+            return Intervals.between(axis.first, axis.cut(text + "\0") - 1)
+        if self.operator == ">":
+            return Intervals.between(axis.cut(text + "\0"), axis.last)
+        if self.operator == ">=":
+            return Intervals.between(axis.cut(text), axis.last)
+        return Intervals.between(axis.cut(text), axis.cut(text + "\0") - 1)
+
+
+_COMPARE: dict[str, Callable[[str, str], bool]] = {
+    "=": lambda a, b: a == b,
+    "<=>": lambda a, b: a == b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+class Listed(Atom):
+    """IN. With NULL in the list it is never FALSE."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, index: int, attribute: Attribute, positive: bool, slot: int) -> None:
+        super().__init__(index, attribute, positive)
+        self.slot = slot
+
+    def found(self, literals: Literals) -> Intervals | None:
+        members = literals[self.slot]
+        assert isinstance(members, Members)
+        kind, values = members
+        if not kind:
+            known = [literal for literal in values if literal.kind != "n"]
+            if not self.positive and len(known) < len(values):
+                return EMPTY
+            values = known
+        try:
+            return self.true_or_false(self._any_of(kind, values))
+        except ValueError as error:
+            raise BadLiteral(self.slot, f"attribute {self.attribute.name!r}: a member of the IN list {error}") from None
+
+    def _any_of(self, kind: str, values: list[Any]) -> Intervals:
+        """Where the attribute is one of these: plain strings, plain ints, or literals."""
+        attribute = self.attribute
+        axis = attribute.axis
+        if isinstance(axis, StringAxis | EnumAxis):
+            if kind != "s":
+                values = [_text_of(literal, attribute) for literal in _literals(kind, values)]
+            if isinstance(axis, EnumAxis):
+                return _points(axis.ordinals(set(values).__contains__))
+            labels = axis.cut_many([end for text in values for end in (text, text + "\0")])
+            return Intervals.of(labels.spans(values))
+        low, high = attribute.first, attribute.last
+        if kind == "i" and isinstance(axis, IntAxis):
+            return Intervals.of([(value, value) for value in values if low <= value <= high])
+        edges = coercion.listed(attribute, _literals(kind, values))
+        return Intervals.of([(max(low, below + 1), min(high, upto)) for below, upto in edges])
+
+
+def _literals(kind: str, values: list[Any]) -> list[Literal]:
+    return [Literal(kind, value, 10) for value in values] if kind else values
+
+
+class Like(Atom):
+    __slots__ = ("escape", "pattern")
+
+    def __init__(
+        self, index: int, attribute: Attribute, positive: bool, pattern: Operand, escape: Operand | None
+    ) -> None:
+        super().__init__(index, attribute, positive)
+        self.pattern = pattern
+        self.escape = escape
+
+    def found(self, literals: Literals) -> Intervals | None:
+        literal = self.pattern.of(literals)
+        if literal.kind == "n":
+            return EMPTY
+        axis = self.attribute.axis
+        try:
+            escape = "\\" if self.escape is None else _text_of(self.escape.of(literals), self.attribute)
+            if len(escape) != 1:
+                raise ValueError("has an ESCAPE that is not one character")
+            parts = _pattern(_text_of(literal, self.attribute), escape)
+            if isinstance(axis, EnumAxis):
+                matches = re.compile(
+                    "".join(_LIKE.get(part, re.escape(part[-1])) for part in parts), re.DOTALL
+                ).fullmatch
+                return self.true_or_false(_points(axis.ordinals(lambda value: matches(value) is not None)))
+            return self.true_or_false(self._prefixed(parts))
+        except ValueError as error:
+            raise BadLiteral(self.pattern.slot, _refusal(self.attribute, literal, error)) from None
+
+    def _prefixed(self, parts: list[str]) -> Intervals:
+        axis = self.attribute.axis
+        assert isinstance(axis, StringAxis)
+        end = len(parts)
+        while end and parts[end - 1] == "%":
+            end -= 1
+        if any(part in _LIKE for part in parts[:end]):
+            raise ValueError("is not a constant prefix: `%` may only stand at the end, `_` nowhere")
+        prefix = "".join(part[-1] for part in parts[:end])
+        if end == len(parts):
+            return Intervals.between(axis.cut(prefix), axis.cut(prefix + "\0") - 1)
+        above = after_prefix(prefix)
+        return Intervals.between(axis.cut(prefix), axis.last if above is None else axis.cut(above) - 1)
+
+
+_LIKE = {"%": ".*", "_": "."}
+
+
+def _pattern(pattern: str, escape: str) -> list[str]:
+    """The parts of a LIKE pattern: `%`, `_`, and ordinary characters, those that were escaped with a backslash
+    before them."""
+    parts = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            following = next(characters, "")
+            if following not in ("%", "_", escape):
+                raise ValueError(f"has the escape character {escape!r} before {following or 'its end'!r}")
+            parts.append("\\" + following)
+        elif character in _LIKE:
+            parts.append(character)
+        else:
+            parts.append("\\" + character)
+    return parts
+
+
+def after_prefix(prefix: str) -> str | None:
+    """The least string above all that start with this prefix; None if there is none.
+
+    >>> after_prefix("ab"), after_prefix("a\\U0010ffff"), after_prefix("")
+    ('ac', 'b', None)
+    """
+    for end in range(len(prefix), 0, -1):
+        code = ord(prefix[end - 1])
+        if code < 0x10FFFF:
+            return prefix[: end - 1] + chr(0xE000 if code == 0xD7FF else code + 1)
+    return None
+
+
+def _points(ordinals: list[int]) -> Intervals:
+    return Intervals.of([(ordinal, ordinal) for ordinal in ordinals])
+
+
+def _text_of(literal: Literal, attribute: Attribute) -> str:
+    if literal.kind != "s":
+        kind = attribute.axis.sql.partition("(")[0]
+        raise ValueError(
+            f"is {KIND_NAMES[literal.kind]} and cannot be compared with {coercion.article(kind)} attribute"
+        )
+    text: str = literal.value
+    return text
+
+
+def _refusal(attribute: Attribute, literal: Literal, error: ValueError) -> str:
+    return f"attribute {attribute.name!r}: {literal_text(literal)} {error}"
