@@ -104,7 +104,7 @@ class Experiment:
         self.options, self.watch = options, Watch()
         policy = Policy(cover, retract=base == "retracting", packed=True, theta=options.theta)
         links, publishers, subscribers = congestion()
-        self.settings = Settings(policy=policy, idle=math.inf, replaced=PACE)
+        self.settings = Settings(policy=policy, idle_seconds=math.inf, replacements_per_second_max=PACE)
         self.net = Overlay(
             space_of(4), links, subscribers, publishers, self.settings, options.seed, observer=self.watch
         )
@@ -136,7 +136,7 @@ class Experiment:
         elif variant == "incremental":
             net.retune(self.settings.tuned(packed=False))
         elif variant == "incremental at once":
-            net.retune(replace(self.settings.tuned(packed=False), replaced=0.0))
+            net.retune(replace(self.settings.tuned(packed=False), replacements_per_second_max=0.0))
         before = self._totals()
         roots = [each for each in self.made if each.is_root][: options.unsubscriptions]
         phi = self._phi(roots) if variant and "incremental" in variant else None
@@ -161,7 +161,7 @@ class Experiment:
             "p50 during": 1e3 * float(np.quantile(during, 0.5)), "p99 during": 1e3 * float(np.quantile(during, 0.99)),
             "p50 after": 1e3 * float(np.quantile(later, 0.5)), "p99 after": 1e3 * float(np.quantile(later, 0.99)),
             "table": float(np.mean(tables)), "in vain": (after["vain"] - before["vain"]) / max(arrived, 1),
-            "preserved": sum(len(link.subscriptions.preserved) for node in net.network.nodes.values()
+            "preserved": sum(len(link.outbound.subscriptions.preserved) for node in net.network.nodes.values()
                              for link in node.broker.links.values()),
             "calm after s": round(net.network.now - self.start, 1), "phi": phi,
             "series": self._series(counts, tables),
@@ -184,9 +184,9 @@ class Experiment:
         return {
             "E": sum(nodes["E"].handled[kind] for kind in kinds),
             "core": sum(nodes[name].handled[kind] for name in CORE for kind in kinds),
-            "told": sum(link.counts.told for link in core),
+            "told": sum(link.counts.entries_sent for link in core),
             "events": sum(link.counts.events_in for link in links),
-            "vain": sum(link.counts.unwanted_in for link in links),
+            "vain": sum(link.counts.false_positives for link in links),
         }
 
     def _count_carried(self, counts: Counter[str]) -> None:

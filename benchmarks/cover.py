@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from benchmarks import cover_balls, cover_engines, interleaved, print_speed, report
 from benchmarks.linear_scan import scan_and_add
 from thatch import Space
-from thatch.cover import Covered, ExactEngine, PairwiseEngine, Told, Unproven, region_of_box, verify
+from thatch.cover import ActiveSet, Covered, ExactEngine, PairwiseEngine, Unproven, region_of_box, verify
 from thatch.cover.search import cover_union
 
 Boxes = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -185,7 +185,7 @@ def unsubscribed(attributes: int, count: int, leaving: int) -> dict[str, Any]:
     space, (low, high) = space_of(attributes, DOMAIN), zipf_boxes(count, attributes, 0, seed=3)
     ids = list(range(count))
     regions = [region_of_box(*each, space) for each in zip(low.tolist(), high.tolist(), strict=True)]
-    told, plain = Told(space), ExactEngine(space)
+    told, plain = ActiveSet(space), ExactEngine(space)
     told.subscribe_many(ids, regions)
     plain.add_many(ids, (low, high))
     is_passive = np.ones(count, np.bool_)

@@ -17,7 +17,7 @@ from thatch import SubscriptionTable
 from thatch.jit import kernel
 from thatch.matching import TreeMatcher
 from thatch.matching.groups import Groups
-from thatch.matching.tree import arranged
+from thatch.matching.tree import sort_unique_pairs
 from thatch.space.arrays import Ints
 from thatch.space.axis import Coordinates
 
@@ -84,7 +84,7 @@ def compared(table: SubscriptionTable, low: Ints, high: Ints, wanted: bool, coun
     def listed() -> Any:
         rows, hits = upper.match_points(columns)
         more = below_hits(rows, hits, starts, lists, low, high, points)
-        return arranged(np.concatenate((rows, more[0])), np.concatenate((hits, more[1])), len(points))
+        return sort_unique_pairs(np.concatenate((rows, more[0])), np.concatenate((hits, more[1])), len(points))
 
     whole, apart = together.view(), groups.view()
     ways = {

@@ -502,7 +502,7 @@ def _on_the_way(options: Options, attributes: int, width: int) -> dict[str, Any]
             net.network.run()
             times[name].append(float(np.median(spent)))
             ends = [net.network.nodes[here].broker.links[there].counts for here, there in (("S", "C"), ("T", "D"))]
-            vain[name] = sum(each.unwanted_in for each in ends) / max(1, sum(each.events_in for each in ends))
+            vain[name] = sum(each.false_positives for each in ends) / max(1, sum(each.events_in for each in ends))
     index, by_cell = (float(np.median(times[name])) for name in ("index", "cells"))
     return {
         "subscriptions": len(lows), "index us": 1e6 * index, "cells us": 1e6 * by_cell, "times faster": index / by_cell,

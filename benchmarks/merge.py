@@ -27,7 +27,7 @@ from benchmarks import report
 from benchmarks.classbench import SPACE, read_rules, rule_sets
 from benchmarks.cover import DOMAIN, WIDE_DOMAIN, Boxes, comparison_boxes, space_of, zipf_boxes
 from thatch import Region, Space
-from thatch.cover import Told, region_of_box
+from thatch.cover import ActiveSet, region_of_box
 from thatch.merge.merge import MergeSet
 
 POLICIES = ((0.0, "-"), (0.05, "width"), (0.2, "width"), (1.0, "width"), (0.05, "events"), (0.2, "events"))
@@ -76,7 +76,7 @@ def rows_of(name: str, space: Space, boxes: Boxes, events: Points) -> Iterator[d
         number: region_of_box(*each, space)
         for number, each in enumerate(zip(boxes[0].tolist(), boxes[1].tolist(), strict=True))
     }
-    told = Told(space)
+    told = ActiveSet(space)
     told.subscribe_many(list(everyone), list(everyone.values()))
     active = {number: everyone[number] for number in told.active}
     sample = {attribute.name: events[:SAMPLED, axis] for axis, attribute in enumerate(space.attributes)}
@@ -90,7 +90,7 @@ def rows_of(name: str, space: Space, boxes: Boxes, events: Points) -> Iterator[d
             merging = MergeSet(space, budget, sample if measure == "events" else None)
             merging.update(regions)
             taken = time.perf_counter() - start
-            now = merging.told
+            now = merging.regions
             reached = held_by(list(now.values()), events)
             if (wanted & ~reached).any():
                 raise AssertionError(f"{name}, budget {budget}: an event that somebody wants is not told")

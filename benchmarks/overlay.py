@@ -84,7 +84,7 @@ def degrees(options: argparse.Namespace) -> None:
                 net.subscribe(each.id, each.where)
             net.network.run()
             sizes = [net.network.nodes[broker].broker.table_size() for broker in "ABCDE"]
-            told, sent = net.told(CORE), _sent(net)
+            told, sent = net.sent(CORE), _sent(net)
             roots = [each.id for each in made if each.is_root]
             for root in roots:
                 net.unsubscribe(root)
@@ -106,7 +106,7 @@ def degrees(options: argparse.Namespace) -> None:
 def _sent(net: Overlay) -> int:
     """Subscriptions and withdrawals that core brokers have sent to one another."""
     counts = [net.network.nodes[one].broker.links[other].counts for one, other in CORE]
-    return sum(each.told + each.withdrawn for each in counts)
+    return sum(each.entries_sent + each.entries_withdrawn for each in counts)
 
 
 def _check_deliveries(net: Overlay, seen: Delivered, gone: Sequence[str], made: Sequence[Any]) -> None:
@@ -138,7 +138,7 @@ def comparison(options: argparse.Namespace) -> None:
             for at, where in enumerate(clauses):
                 net.subscribe(f"s{at}", where)
             net.network.run()
-            found[name] = net.told(LAST)
+            found[name] = net.sent(LAST)
         for kind, rival in (("lazy", "lazy"), ("retracting", "retracting"), ("by union", "retracting")):
             exact, one = found[f"exact {kind}"], found[f"pairwise {rival}"]
             rows.append(
@@ -220,7 +220,7 @@ def _subscribes(active: int = 20_000, more: int = 4_000) -> float:
     messages = [Subscribe(seq_of(2, at), f"s{at}", where) for at, where in enumerate(_boxes(active + more, 800), 1)]
     for message in messages[:active]:
         broker.handle(message, "c0", 0.0)
-    assert len(broker.told("subscriptions", "N1").told.active) > 0.99 * active
+    assert len(broker.outbound("subscriptions", "N1").active_set.active) > 0.99 * active
     began = time.perf_counter()
     for message in messages[active:]:
         broker.handle(message, "c0", 0.0)
@@ -251,7 +251,7 @@ def _large(count: int, degree: int) -> dict[str, Any]:
     return {
         "subscriptions": count, "brokers": len(net.network.nodes), "seconds": round(time.perf_counter() - began, 1),
         "at most s": 900, "GB": round(memory, 2), "at most GB": 12, "messages handled": handled,
-        "told in the core": net.told(CORE),
+        "told in the core": net.sent(CORE),
     }  # fmt: skip
 
 

@@ -148,7 +148,7 @@ def agree(brokers: list[BrokerProcess]) -> bool:
     for name, links in tables.items():
         for other in set(links) & set(tables):
             for table in ("subscriptions", "advertisements"):
-                if links[other][table]["told"] != tables[other][name][table]["received"]:
+                if links[other][table]["sent"] != tables[other][name][table]["received"]:
                     return False
     return True
 

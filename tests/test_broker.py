@@ -19,10 +19,12 @@ from strategies import examples
 from thatch import Space
 from thatch.broker import Broker, Policy, Settings
 from thatch.broker.broker import OPERATOR
-from thatch.broker.policy import WINDOW, Worth
+from thatch.broker.inspect import why_forwarded, why_sent
+from thatch.broker.policy import CHECKED, Worth
 from thatch.broker.router import REASON_MAX
-from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, digest, without_alias
 from thatch.errors import CallerError
+from thatch.protocol.digest import digest
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, without_alias
 from thatch.protocol.messages import (
     Accepted,
     Advertise,
@@ -190,7 +192,7 @@ class Overlay(Observer):
             if any(
                 each.rpartition("/")[2] == id
                 for link in node.broker.links
-                for each in self[name].received(SUBSCRIPTIONS, link)
+                for each in self[name].received_from(SUBSCRIPTIONS, link)
             )
         )
 
@@ -207,7 +209,10 @@ class Overlay(Observer):
             for link in node.broker.links.values():
                 if not link.is_client and link.is_synced:
                     for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
-                        assert self[link.name].received(table, name) == node.broker.told(table, link.name).all_told()
+                        assert (
+                            self[link.name].received_from(table, name)
+                            == node.broker.outbound(table, link.name).forwarded()
+                        )
 
 
 # --- Publishing ------------------------------------------------------------------------------------------------------
@@ -461,9 +466,9 @@ def test_several_replacements_at_once_leave_the_old_regions_until_all_are_in_pla
     for effect in effects:
         if isinstance(effect, Send) and effect.link == "B2":
             neighbour.says("B1", type(effect.message), *msgspec.structs.astuple(effect.message)[1:])
-            holds = [SPACE.where(where) for where in neighbour.broker.received(table, "B1").values()]
+            holds = [SPACE.where(where) for where in neighbour.broker.received_from(table, "B1").values()]
             assert all(any(region.contains({"x": at}) for region in holds) for at in (3, 97))
-    assert neighbour.broker.received(table, "B1") == bench.broker.told(table, "B2").all_told()
+    assert neighbour.broker.received_from(table, "B1") == bench.broker.outbound(table, "B2").forwarded()
 
 
 def test_one_replacement_needs_no_other_id() -> None:
@@ -497,8 +502,8 @@ def test_an_id_that_comes_over_two_links_with_other_clauses_is_told_twice() -> N
     assert told(bench.says("B3", Subscribe, "B9/c/s", "x < 5")) == ["Subscribe s: x < 5"]
     assert told(bench.says("B4", Subscribe, "B9/c/s", "x < 5")) == []
     assert told(bench.says("B4", Replace, "B9/c/s", "x > 90")) == ["Subscribe ~B4~s: x > 90"]
-    assert bench.broker.told(SUBSCRIPTIONS, "B3").all_told() == {"B9/c/s": "x > 90"}
-    assert bench.broker.told(SUBSCRIPTIONS, "B4").all_told() == {"B9/c/s": "x < 5"}
+    assert bench.broker.outbound(SUBSCRIPTIONS, "B3").forwarded() == {"B9/c/s": "x > 90"}
+    assert bench.broker.outbound(SUBSCRIPTIONS, "B4").forwarded() == {"B9/c/s": "x < 5"}
     assert told(bench.says("B3", Unsubscribe, "B9/c/s")) == ["Replace s: x > 90", "Unsubscribe ~B4~s"]
     assert told(bench.says("B4", Unsubscribe, "B9/c/s")) == ["Unsubscribe s"]
 
@@ -507,16 +512,16 @@ def test_an_id_that_comes_over_two_links_with_other_clauses_is_told_twice() -> N
 def test_another_id_of_a_neighbour_is_passed_on_like_any(id: str) -> None:
     bench = Bench().settled_neighbour("B2").settled_neighbour("B3")
     bench.says("B2", Subscribe, id, "x < 5")
-    assert bench.broker.told(SUBSCRIPTIONS, "B3").all_told() == {id: "x < 5"}
+    assert bench.broker.outbound(SUBSCRIPTIONS, "B3").forwarded() == {id: "x < 5"}
 
 
 @pytest.mark.parametrize("id", ["B1/ann/s", "~~B1/ann/s", "~B3~B1/ann/s", "~B3~~~B1/ann/s"])
 def test_an_echo_of_our_own_advertisement_is_not_taken_under_any_id(id: str) -> None:
     bench = Bench().settled_neighbour("B2")
     bench.says("B2", Advertise, id, "x < 5")
-    assert bench.broker.received(ADVERTISEMENTS, "B2") == {}
+    assert bench.broker.received_from(ADVERTISEMENTS, "B2") == {}
     bench.says("B2", Subscribe, id, "x < 5")
-    assert bench.broker.received(SUBSCRIPTIONS, "B2") == {id: "x < 5"}, "it may be preserved there, for others"
+    assert bench.broker.received_from(SUBSCRIPTIONS, "B2") == {id: "x < 5"}, "it may be preserved there, for others"
 
 
 def test_advertisements_are_covered_and_shown_again_by_the_same_engine() -> None:
@@ -718,7 +723,9 @@ def test_what_changed_during_a_cut_is_put_right_at_both_ends() -> None:
     overlay.network.heal(wire)
     overlay.network.run()
     overlay.check()
-    assert set(overlay["B2"].received(SUBSCRIPTIONS, "B1")) == {f"B1/S@B1/{id}" for id in ("kept", "replaced", "added")}
+    assert set(overlay["B2"].received_from(SUBSCRIPTIONS, "B1")) == {
+        f"B1/S@B1/{id}" for id in ("kept", "replaced", "added")
+    }
     assert overlay.publish("P@B2", x=51) == {"S@B1": ("replaced",)}
 
 
@@ -1029,14 +1036,14 @@ def test_a_restored_broker_tells_the_same(policy: Policy) -> None:
     restored.broker.check_invariants()
     for link in ("ann", "B2"):
         for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
-            assert restored.broker.received(table, link) == bench.broker.received(table, link)
-            assert restored.broker.told(table, link).all_told() == bench.broker.told(table, link).all_told()
-    held = as_held(bench.broker.told(SUBSCRIPTIONS, "B2").all_told())
+            assert restored.broker.received_from(table, link) == bench.broker.received_from(table, link)
+            assert restored.broker.outbound(table, link).forwarded() == bench.broker.outbound(table, link).forwarded()
+    held = as_held(bench.broker.outbound(SUBSCRIPTIONS, "B2").forwarded())
     answer = synced(restored.neighbour("B2", session=2, hashes=(digest(held, 1), (0,))))
     assert answer.subscriptions == {}
     restored.now = 10.0
     restored.handle(Tick(), OPERATOR)
-    assert "B1/ann/other" not in restored.broker.received(SUBSCRIPTIONS, "ann")
+    assert "B1/ann/other" not in restored.broker.received_from(SUBSCRIPTIONS, "ann")
 
 
 def test_a_restored_broker_has_the_space_that_had_grown() -> None:
@@ -1092,19 +1099,19 @@ def test_pairwise_does_not_cover_by_a_union() -> None:
 
 def test_checking_stops_for_eight_windows_where_it_does_not_pay() -> None:
     worth = Worth(0.5)
-    for covered in (True, False) * (WINDOW // 2):
+    for covered in (True, False) * (CHECKED // 2):
         assert worth.next()
         worth.saw(covered)
-    for _ in range(WINDOW):
+    for _ in range(CHECKED):
         assert worth.next()
         worth.saw(False)
-    assert not any(worth.next() for _ in range(8 * WINDOW))
+    assert not any(worth.next() for _ in range(8 * CHECKED))
     assert worth.next()
 
 
 def test_a_link_on_which_checking_does_not_pay_is_told_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("thatch.broker.policy.WINDOW", 3)
-    bench = Bench(Settings("subscriptions", Policy(pays_from=0.5))).client("ann").settled_neighbour("B2")
+    monkeypatch.setattr("thatch.broker.policy.CHECKED", 3)
+    bench = Bench(Settings("subscriptions", Policy(covered_share_min=0.5))).client("ann").settled_neighbour("B2")
     for at in range(3):
         bench.says("ann", Subscribe, f"s{at}", f"x BETWEEN {20 * at} AND {20 * at + 10}")
     assert [len(told(bench.says("ann", Subscribe, f"t{at}", "x = 1"))) for at in range(25)] == [1] * 24 + [0]
@@ -1117,12 +1124,12 @@ def test_a_link_on_which_checking_does_not_pay_is_told_all(monkeypatch: pytest.M
         (lambda: Policy("pairwise", graph="nonsense"), "a relation graph is one of traditional, simplified"),
         (lambda: Policy("exact", graph="simplified"), "a relation graph is of pairwise covering"),
         (lambda: Policy(None, retract=True), "with covering off there is nothing to retract"),
-        (lambda: Policy(None, pays_from=0.5), "with covering off there is nothing to retract"),
+        (lambda: Policy(None, covered_share_min=0.5), "with covering off there is nothing to retract"),
         (lambda: Policy(None, options={"form": "boxes"}), "with covering off there is nothing to retract"),
         (lambda: Policy("exact", options={"nonsense": 1}), "the cover engine 'exact' does not take these options"),
-        (lambda: Policy(pays_from=1.5), "pays_from is a share from 0 to 1, not 1.5"),
-        (lambda: Policy(pays_from=-0.5), "pays_from is a share from 0 to 1, not -0.5"),
-        (lambda: Policy(pays_from=float("nan")), "pays_from is a share from 0 to 1, not nan"),
+        (lambda: Policy(covered_share_min=1.5), "covered_share_min is a share from 0 to 1, not 1.5"),
+        (lambda: Policy(covered_share_min=-0.5), "covered_share_min is a share from 0 to 1, not -0.5"),
+        (lambda: Policy(covered_share_min=float("nan")), "covered_share_min is a share from 0 to 1, not nan"),
         (lambda: Settings("nonsense"), "routing is one of advertisements, subscriptions, events, not 'nonsense'"),
         *((partial(Broker, name, SPACE), "a text without '/', '~' and ':', not") for name in ("", "a/b", "a~b", "a:b")),
     ],
@@ -1141,14 +1148,14 @@ def test_why_a_subscription_was_told_or_not() -> None:
     for id, where in (("wide", "x < 20"), ("narrow", "x < 5"), ("apart", "x > 90"), ("never", "x < 0")):
         bench.says("ann", Subscribe, id, where)
     bench.says("B2", Subscribe, "B2/c/s", "x < 9")
-    why = bench.broker.why_told
-    assert why("B1/ann/wide", "B2") == "'B1/ann/wide' was told to 'B2'"
-    covered = "'B1/ann/narrow' was not told to 'B2', which was told of what covers it: 'B1/ann/wide'"
+    why = partial(why_sent, bench.broker)
+    assert why("B1/ann/wide", "B2") == "'B1/ann/wide' was sent to 'B2'"
+    covered = "'B1/ann/narrow' was not sent to 'B2': it is covered by what was sent there: 'B1/ann/wide'"
     assert why("B1/ann/narrow", "B2") == covered
-    nobody = "nobody there advertised an event that it wants"
-    assert why("B1/ann/apart", "B2") == f"'B1/ann/apart' was not told to 'B2': {nobody}"
-    assert why("B1/ann/wide", "B3") == f"'B1/ann/wide' was not told to 'B3': {nobody}"
-    assert why("B2/c/s", "B2") == "'B2/c/s' was not told to 'B2': it came from there"
+    nobody = "no publisher there advertised an event that it wants"
+    assert why("B1/ann/apart", "B2") == f"'B1/ann/apart' was not sent to 'B2': {nobody}"
+    assert why("B1/ann/wide", "B3") == f"'B1/ann/wide' was not sent to 'B3': {nobody}"
+    assert why("B2/c/s", "B2") == "'B2/c/s' was not sent to 'B2': it came from there"
     with pytest.raises(CallerError, match="broker 'B1' knows no subscription 'nonsense'"):
         why("nonsense", "B2")
 
@@ -1156,18 +1163,18 @@ def test_why_a_subscription_was_told_or_not() -> None:
 def test_why_nothing_is_told_where_events_flood_or_nothing_matches() -> None:
     bench = Bench(Settings(routing="events")).client("ann").settled_neighbour("B2")
     bench.says("ann", Subscribe, "s", "x < 5")
-    assert bench.broker.why_told("B1/ann/s", "B2").endswith("events flood, subscriptions stay where they are")
-    assert bench.broker.why_forwarded({"x": 50}, "B2") == "the event goes to 'B2': events flood"
+    assert why_sent(bench.broker, "B1/ann/s", "B2").endswith("events flood, subscriptions stay where they are")
+    assert why_forwarded(bench.broker, {"x": 50}, "B2") == "the event goes to 'B2': events flood"
     bench = Bench().client("ann").settled_neighbour("B2")
     bench.says("ann", Subscribe, "never", "x < 0")
-    assert bench.broker.why_told("B1/ann/never", "B2").endswith("no event can match it")
+    assert why_sent(bench.broker, "B1/ann/never", "B2").endswith("no event can match it")
 
 
 def test_why_an_event_goes_somewhere() -> None:
     bench = Bench().client("ann").settled_neighbour("B2")
     bench.says("B2", Subscribe, "B2/c/s", "x < 5")
     bench.says("ann", Subscribe, "t", "x < 9")
-    why = bench.broker.why_forwarded
+    why = partial(why_forwarded, bench.broker)
     assert why({"x": 3}, "B2") == "the event goes to 'B2': it is wanted by 'B2/c/s'"
     assert why({"x": 7}, "B2") == "the event does not go to 'B2': no subscription from there wants it"
     assert why({"x": 7}, "ann") == "the event goes to 'ann': it is wanted by 'B1/ann/t'"
@@ -1178,9 +1185,9 @@ def test_why_of_an_unknown_link_is_the_callers_fault() -> None:
     bench.says("ann", Subscribe, "s", "x < 5")
     for link in ("nonsense", "ann"):
         with pytest.raises(CallerError, match=f"broker 'B1' has no neighbour '{link}'"):
-            bench.broker.why_told("B1/ann/s", link)
+            why_sent(bench.broker, "B1/ann/s", link)
     with pytest.raises(CallerError, match="broker 'B1' has no link 'nonsense'"):
-        bench.broker.why_forwarded({"x": 1}, "nonsense")
+        why_forwarded(bench.broker, {"x": 1}, "nonsense")
 
 
 # --- Hostile input ---------------------------------------------------------------------------------------------------
@@ -1219,7 +1226,7 @@ def test_what_a_client_may_not_say_is_refused_and_changes_nothing(kind: Any, fie
     bench.says("ann", Subscribe, "s", "x < 5")
     reject = rejected(bench.says("ann", kind, *fields))
     assert not reject.close and reason in reject.refused.reason
-    assert bench.broker.received(SUBSCRIPTIONS, "ann") == {"B1/ann/s": "x < 5"}
+    assert bench.broker.received_from(SUBSCRIPTIONS, "ann") == {"B1/ann/s": "x < 5"}
 
 
 def test_a_client_cannot_reach_the_subscriptions_of_another() -> None:
@@ -1235,7 +1242,7 @@ def test_bad_clauses_in_a_resynchronisation_of_a_client_are_refused_one_by_one()
     listing = {0: {"bad": ("nonsense", None), "": ("TRUE", None), "good": ("x < 5", None), "late": ("TRUE", -1.0)}}
     effects = bench.says("ann", Synced, 1, listing)
     assert [each.refused.id for each in effects if isinstance(each, Reject)] == ["bad", "", "late"]
-    assert bench.broker.received(SUBSCRIPTIONS, "ann") == {"B1/ann/good": "x < 5"}
+    assert bench.broker.received_from(SUBSCRIPTIONS, "ann") == {"B1/ann/good": "x < 5"}
 
 
 @pytest.mark.parametrize("size", [0, -1])
@@ -1399,12 +1406,12 @@ def test_what_waits_while_a_link_is_down_does_not_grow_without_end() -> None:
     """However much changed: a link that is not synced owes one number for all of it."""
     bench = Bench().client("ann").settled_neighbour("B2")
     bench.handle(LinkDown(), "B2")
-    posted = bench.broker.links["B2"].posted
+    posted = bench.broker.links["B2"].sent_total
     for _ in range(20):
         assert not is_settled(bench.says("ann", Subscribe, "s", "x < 5"))
         assert not is_settled(bench.says("ann", Unsubscribe, "s"))
         assert not is_settled(bench.says("ann", Flush))
-    assert bench.broker.links["B2"].posted == posted + 1
+    assert bench.broker.links["B2"].sent_total == posted + 1
     assert len(bench.broker.links["ann"].waiting) == 1
     bench.neighbour("B2", session=2)
     assert bench.settles("B2") == [Send("ann", Settled(seq_of(SESSION, 60)))]

@@ -36,12 +36,12 @@ def records(seed: int, count: int) -> list[Record]:
 
 def state(broker: Broker) -> Any:
     told = {
-        (name, table): (broker.told(table, name).wheres, broker.told(table, name).aliases)
+        (name, table): (broker.outbound(table, name).wheres, broker.outbound(table, name).aliases)
         for name in ("B2", "B3")
         for table in ("subscriptions", "advertisements")
     }
     received = {
-        (name, t): broker.received(t, name) for name in broker.links for t in ("subscriptions", "advertisements")
+        (name, t): broker.received_from(t, name) for name in broker.links for t in ("subscriptions", "advertisements")
     }
     return told, received
 

@@ -30,7 +30,7 @@ def overlay(routing: Any, clauses: list[int]) -> Broker:
     for count, which in enumerate(clauses):
         link = ("bob", "B2", "B3")[count % 3]
         id = f"s{count}" if link == "bob" else f"{link}/c/s{count}"
-        broker.handle(Subscribe(broker.links[link].heard + 1, id, CLAUSES[which]), link, 0.0)
+        broker.handle(Subscribe(broker.links[link].last_seq_received + 1, id, CLAUSES[which]), link, 0.0)
     return broker
 
 

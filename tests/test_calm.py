@@ -15,13 +15,14 @@ from strategies import examples
 from thatch import Space
 from thatch.broker import Broker, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
 from thatch.broker.broker import OPERATOR
-from thatch.broker.outbound import ToldTable
+from thatch.broker.inspect import why_sent
+from thatch.broker.outbound import OutboundTable
 from thatch.broker.statistics import SLICES, Distances
-from thatch.broker.tables import SUBSCRIPTIONS
 from thatch.cli.main import main
-from thatch.cover import RelationGraph, Told
+from thatch.cover import ActiveSet, RelationGraph
 from thatch.errors import CallerError
 from thatch.protocol import codec
+from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import Deliver, Extend, Publish, Put, Reject, Retune, Send, Subscribe, Unsubscribe
 from thatch.sim import dryrun
 from thatch.sim.network import Network, Observer
@@ -52,7 +53,7 @@ def overlay(links: list[tuple[str, str]], publishers: list[str], policy: Policy,
 
 def told(net: Overlay, teller: str, hearer: str) -> dict[str, str]:
     """By the last part of the id."""
-    found = net.network.nodes[teller].broker.told(SUBSCRIPTIONS, hearer).all_told()
+    found = net.network.nodes[teller].broker.outbound(SUBSCRIPTIONS, hearer).forwarded()
     return {id.split("/")[-1]: where for id, where in found.items()}
 
 
@@ -196,7 +197,7 @@ def test_packed_retractions_come_with_the_wider_one() -> None:
     subscribed(net, "A", wide="x < 50")
     (message,) = heard
     assert message.where == "x < 50" and sorted(message.retracts) == ["A/at A/one", "A/at A/two"]
-    assert net.network.nodes["B"].broker.received(SUBSCRIPTIONS, "A") == {"A/at A/wide": "x < 50"}
+    assert net.network.nodes["B"].broker.received_from(SUBSCRIPTIONS, "A") == {"A/at A/wide": "x < 50"}
 
 
 def test_a_replacement_goes_only_where_its_advertisements_are() -> None:
@@ -228,10 +229,10 @@ def test_an_exchange_tells_what_one_by_one_tells(kind: str, held: list[Any], new
     """For covering by one, the same members are active; for a union, whatever is passive has a certificate that holds
     (`check_invariants` verifies each), and what is forwarded and withdrawn leads from the one set to the other."""
 
-    def empty() -> Told | RelationGraph:
+    def empty() -> ActiveSet | RelationGraph:
         if kind in ("traditional", "simplified"):
             return RelationGraph(SPACE, kind)
-        return Told(SPACE, kind.split()[0], "retracting" in kind)
+        return ActiveSet(SPACE, kind.split()[0], "retracting" in kind)
 
     one, other = empty(), empty()
     for at, box in enumerate(held):
@@ -292,10 +293,10 @@ def test_incremental_keeps_what_leaves_beyond_the_critical_broker() -> None:
     assert told(net, "B", "C").keys() == {"b1", "b2"}, "b1 and b2 hold a1 and a2"
     assert told(net, "C", "D") == {"wide": "x < 50"} and at_d == []
     broker = net.network.nodes["C"].broker
-    preserved = broker.links["D"].subscriptions
+    preserved = broker.links["D"].outbound.subscriptions
     assert list(preserved.preserved) == ["A/at A/wide"]
-    assert preserved.told.dependents("A/at A/wide") == ["B/at B/b1", "B/at B/b2"]
-    assert net.network.nodes["D"].broker.received(SUBSCRIPTIONS, "C") == {"A/at A/wide": "x < 50"}
+    assert preserved.active_set.dependents("A/at A/wide") == ["B/at B/b1", "B/at B/b2"]
+    assert net.network.nodes["D"].broker.received_from(SUBSCRIPTIONS, "C") == {"A/at A/wide": "x < 50"}
 
 
 def test_events_that_only_the_preserved_one_wants_end_at_the_critical_broker() -> None:
@@ -307,13 +308,13 @@ def test_events_that_only_the_preserved_one_wants_end_at_the_critical_broker() -
     heard.got.clear()
     published(net, (45, 1), (5, 1))
     assert [(client, ids) for _, client, ids, _, _ in heard.got] == [("at B", ("b1",)), ("at A", ("a1",))]
-    assert net.network.nodes["C"].broker.links["D"].counts.unwanted_in == 1
+    assert net.network.nodes["C"].broker.links["D"].counts.false_positives == 1
 
 
 def test_without_history_nothing_is_taken_back_and_with_unlike_events_everything_is() -> None:
     net = wide_on_a_chain()
     left(net, "wide")
-    assert told(net, "A", "B").keys() == {"wide"}, "no event is brought in vain"
+    assert told(net, "A", "B").keys() == {"wide"}, "there is no false positive"
     net = wide_on_a_chain()
     published(net, *((45, at) for at in range(0, 100, 5)))
     left(net, "wide")
@@ -375,7 +376,7 @@ def test_a_wider_one_takes_a_preserved_one_back() -> None:
     left(net, "wide")
     subscribed(net, "B", all="TRUE")
     assert told(net, "C", "D").keys() == {"all"}
-    assert net.network.nodes["C"].broker.links["D"].subscriptions.preserved == {}
+    assert net.network.nodes["C"].broker.links["D"].outbound.subscriptions.preserved == {}
 
 
 def test_a_preserved_one_that_comes_back_is_itself_again() -> None:
@@ -384,7 +385,7 @@ def test_a_preserved_one_that_comes_back_is_itself_again() -> None:
     left(net, "wide")
     heard = sent_to(net, "D", "C")
     subscribed(net, "A", wide="x < 50")
-    assert heard == [] and net.network.nodes["C"].broker.links["D"].subscriptions.preserved == {}
+    assert heard == [] and net.network.nodes["C"].broker.links["D"].outbound.subscriptions.preserved == {}
     assert told(net, "A", "B").keys() == {"wide"}
 
 
@@ -393,7 +394,7 @@ def test_a_preserved_one_whose_id_comes_back_otherwise_goes_on_as_another_incarn
     published(net, *((20, at) for at in range(0, 100, 5)))
     left(net, "wide")
     subscribed(net, "A", wide="x BETWEEN 45 AND 60")
-    found = net.network.nodes["C"].broker.told(SUBSCRIPTIONS, "D").all_told()
+    found = net.network.nodes["C"].broker.outbound(SUBSCRIPTIONS, "D").forwarded()
     assert found == {"~/1~A/at A/wide": "x < 50", "A/at A/wide": "x BETWEEN 45 AND 60"}
     left(net, "wide", "b1", "b2", "a1", "a2")
     assert all(told(net, *link) == {} for link in chain("ABCDEP"))
@@ -438,13 +439,13 @@ def test_a_preserved_one_that_comes_to_where_it_began_stands_for_others_there_to
     assert isinstance(network.observer, Heard)
     assert [(who, ids) for _, who, ids, _, _ in network.observer.got] == [("at C", ("c1",))]
     left(net, "c1", "c2")
-    assert network.nodes["A"].broker.received(SUBSCRIPTIONS, "D") == {}
+    assert network.nodes["A"].broker.received_from(SUBSCRIPTIONS, "D") == {}
 
 
-@pytest.mark.parametrize("policy", ["told", "graph"])
+@pytest.mark.parametrize("policy", ["sent", "graph"])
 def test_while_idle_preserved_ones_are_replaced_little_by_little(policy: str) -> None:
     chosen = Policy("pairwise", True, "simplified" if policy == "graph" else None, packed=True, theta=0.9)
-    net = overlay(chain("ABP"), ["P"], chosen, idle=10.0, replaced=1.0)
+    net = overlay(chain("ABP"), ["P"], chosen, idle_seconds=10.0, replacements_per_second_max=1.0)
     subscribed(net, "A", wide="x < 50")
     subscribed(net, "B", **{f"b{at}": f"x < 45 AND y BETWEEN {10 * at} AND {10 * at + 9}" for at in range(10)})
     left(net, "wide")  # without history: A keeps it? nobody is held back there, so that B keeps it
@@ -458,7 +459,7 @@ def test_while_idle_preserved_ones_are_replaced_little_by_little(policy: str) ->
         if second < 9:
             assert sizes[-1] == 1, "not idle for long enough"
     assert sizes[-1] == 10 and "wide" not in told(net, "B", "P")
-    if policy == "told":  # one a second
+    if policy == "sent":  # one a second
         assert all(after - before <= 1 for before, after in pairwise(sizes))
 
 
@@ -482,7 +483,7 @@ def ticked(net: Overlay, seconds: int) -> int:
 
 
 def test_after_a_restart_preserved_ones_are_not_replaced_all_at_once() -> None:
-    net = kept_at_b(idle=10.0, replaced=1.0)
+    net = kept_at_b(idle_seconds=10.0, replacements_per_second_max=1.0)
     net.network.crash("B", keep_store=True)
     net.network.restart("B")
     net.network.run()
@@ -490,15 +491,19 @@ def test_after_a_restart_preserved_ones_are_not_replaced_all_at_once() -> None:
 
 
 def test_preserved_ones_are_replaced_also_when_theta_is_no_longer_set() -> None:
-    net = kept_at_b(idle=1.0, replaced=20.0)
+    net = kept_at_b(idle_seconds=1.0, replacements_per_second_max=20.0)
     net.retune(net.settings.tuned(theta=None))
     assert ticked(net, 3) == 10
 
 
 def test_preserved_ones_may_be_left_for_ever_or_replaced_at_once() -> None:
     forever = float("inf")
-    assert ticked(kept_at_b(idle=forever), 5) == ticked(kept_at_b(idle=forever, replaced=0.0), 5) == 1
-    assert ticked(kept_at_b(idle=0.0, replaced=forever), 2) == 10
+    assert (
+        ticked(kept_at_b(idle_seconds=forever), 5)
+        == ticked(kept_at_b(idle_seconds=forever, replacements_per_second_max=0.0), 5)
+        == 1
+    )
+    assert ticked(kept_at_b(idle_seconds=0.0, replacements_per_second_max=forever), 2) == 10
 
 
 def leaves_for_good(policy: Policy, hidden: int, **settings: Any) -> Overlay:
@@ -517,7 +522,9 @@ def leaves_for_good(policy: Policy, hidden: int, **settings: Any) -> Overlay:
 def test_what_leaves_for_good_is_taken_back_hop_by_hop_while_what_it_hid_is_told_little_by_little(
     cover: str, packed: bool
 ) -> None:
-    net = leaves_for_good(Policy(cover, theta=0.9, packed=packed), 12, idle=1e9, replaced=2.0)
+    net = leaves_for_good(
+        Policy(cover, theta=0.9, packed=packed), 12, idle_seconds=1e9, replacements_per_second_max=2.0
+    )
     left(net, "wide")
     assert told(net, "A", "B").keys() == told(net, "B", "P").keys() == {"wide"}
     told_by_a, told_by_b = [], []
@@ -539,7 +546,7 @@ def test_what_leaves_for_good_is_taken_back_hop_by_hop_while_what_it_hid_is_told
 
 
 def test_no_faster_than_the_neighbour_settles_it() -> None:
-    net = leaves_for_good(Policy("exact", theta=0.9), 40, idle=1e9, replaced=1.0)
+    net = leaves_for_good(Policy("exact", theta=0.9), 40, idle_seconds=1e9, replacements_per_second_max=1.0)
     net.network.nodes["B"].cost = lambda message, took, broker: 10.0 if isinstance(message, Subscribe) else 0.0
     left(net, "wide")
     sizes = []
@@ -557,7 +564,7 @@ def test_no_faster_than_the_neighbour_settles_it() -> None:
 def test_it_ends_where_many_come_that_it_covers() -> None:
     """Two links are served in turn, and newcomers do not take the places of those that wait."""
     links = [("B", "A"), ("A", "C"), ("B", "P"), ("C", "Q")]
-    net = overlay(links, ["P", "Q"], Policy("exact", theta=0.9), idle=1e9, replaced=2.0)
+    net = overlay(links, ["P", "Q"], Policy("exact", theta=0.9), idle_seconds=1e9, replacements_per_second_max=2.0)
     subscribed(net, "A", wide="x < 50")
     subscribed(net, "A", **{f"s{at}": f"x BETWEEN 10 AND 49 AND y = {at}" for at in range(20)})
     published(net, *[(5, 5)] * 20)
@@ -572,23 +579,25 @@ def test_it_ends_where_many_come_that_it_covers() -> None:
 
 
 def test_all_is_told_at_once_when_nothing_is_to_be_replaced_any_more() -> None:
-    net = leaves_for_good(Policy("exact", theta=0.9), 12, idle=1e9, replaced=1.0)
+    net = leaves_for_good(Policy("exact", theta=0.9), 12, idle_seconds=1e9, replacements_per_second_max=1.0)
     left(net, "wide")
     ticked(net, 2)
-    net.retune(Settings(policy=net.settings.policy, idle=1e9, replaced=0.0))
+    net.retune(Settings(policy=net.settings.policy, idle_seconds=1e9, replacements_per_second_max=0.0))
     net.network.run()
     assert told(net, "B", "P").keys() == {f"s{at}" for at in range(12)}
 
 
 def test_few_are_told_at_once_and_with_replaced_0_all_are() -> None:
     for hidden, replaced in ((4, 2.0), (12, 0.0), (12, 6.0), (12, float("inf"))):
-        net = leaves_for_good(Policy("exact", theta=0.9), hidden, idle=1e9, replaced=replaced)
+        net = leaves_for_good(
+            Policy("exact", theta=0.9), hidden, idle_seconds=1e9, replacements_per_second_max=replaced
+        )
         left(net, "wide")
         assert told(net, "A", "B").keys() == {f"s{at}" for at in range(0, hidden, 2)}, (hidden, replaced)
 
 
 def test_one_that_comes_back_while_it_is_taken_back_stays() -> None:
-    net = leaves_for_good(Policy("exact", True, theta=0.9), 12, idle=1e9, replaced=1.0)
+    net = leaves_for_good(Policy("exact", True, theta=0.9), 12, idle_seconds=1e9, replacements_per_second_max=1.0)
     left(net, "wide")
     assert ticked(net, 3) == 1 and len(told(net, "A", "B")) == 4
     subscribed(net, "A", wide="x < 50")
@@ -597,12 +606,12 @@ def test_one_that_comes_back_while_it_is_taken_back_stays() -> None:
     left(net, "wide")
     subscribed(net, "A", wide="x < 40")  # under its own id; what it was goes on under another one
     assert ticked(net, 60) == 13 and len(told(net, "A", "B")) == 7
-    assert all(not node.broker.told(SUBSCRIPTIONS, to).preserved for node, to in
+    assert all(not node.broker.outbound(SUBSCRIPTIONS, to).preserved for node, to in
                ((net.network.nodes["A"], "B"), (net.network.nodes["B"], "P")))  # fmt: skip
 
 
 def test_after_a_restart_it_goes_on() -> None:
-    net = leaves_for_good(Policy("exact", theta=0.9), 12, idle=1e9, replaced=1.0)
+    net = leaves_for_good(Policy("exact", theta=0.9), 12, idle_seconds=1e9, replacements_per_second_max=1.0)
     left(net, "wide")
     assert ticked(net, 3) == 1 and len(told(net, "A", "B")) == 4
     net.network.crash("A", keep_store=True)
@@ -614,42 +623,42 @@ def test_after_a_restart_it_goes_on() -> None:
 
 
 def test_a_plan_counts_what_will_be_told_little_by_little() -> None:
-    net = leaves_for_good(Policy("exact", theta=0.9), 12, idle=1e9, replaced=1.0)
+    net = leaves_for_good(Policy("exact", theta=0.9), 12, idle_seconds=1e9, replacements_per_second_max=1.0)
     plan = dryrun.plan_unsubscription(net, "wide")
-    assert {each.link: (each.told, each.preserved) for each in plan.links} == {"A > B": (6, 0), "B > P": (12, 0)}
+    assert {each.link: (each.forwarded, each.preserved) for each in plan.links} == {"A > B": (6, 0), "B > P": (12, 0)}
     own = plan_unsubscription(net.network.nodes["A"].broker, "at A", "wide", net.network.now)
-    assert [(each.link, each.told) for each in own.links] == [("B", 6)]
+    assert [(each.link, each.forwarded) for each in own.links] == [("B", 6)]
 
 
 def test_a_preserved_one_that_another_takes_back_while_it_is_replaced_ends() -> None:
     """`high` is told in place of the first one, and covers the second one together with `low`, which came unchecked."""
-    table = ToldTable(SPACE, Policy("exact", "union", theta=0.5))
+    table = OutboundTable(SPACE, Policy("exact", "union", theta=0.5))
     wheres = {"first": "x BETWEEN 8 AND 50", "second": "x <= 10", "high": "x BETWEEN 9 AND 40", "least": "x < 5"}
     for id, where in wheres.items():
         table.offer(id, where, SPACE.where(where))
     assert table.preserve("first", {}, 0) and table.preserve("second", {}, 0)
-    assert isinstance(table.told, Told)
+    assert isinstance(table.active_set, ActiveSet)
     table.wheres["low"] = "x < 9"
-    table.told.subscribe("low", SPACE.where("x < 9"), check=False)  # as with `pays_from`
+    table.active_set.subscribe("low", SPACE.where("x < 9"), check=False)  # as with `covered_share_min`
     assert table.replace_preserved(5, is_idle=True) == 1 and table.preserved == {}
-    assert table.told.active == ["high", "low"] and table.told.passive.keys() == {"least"}
+    assert table.active_set.active == ["high", "low"] and table.active_set.passive.keys() == {"least"}
     table.check_invariants()
 
 
 def test_of_two_preserved_ones_that_hold_back_only_one_another_none_is_left() -> None:
     """After a restart the wider one covers the other, and what they stood for has gone."""
-    table = ToldTable(SPACE, Policy("pairwise", theta=0.5))
+    table = OutboundTable(SPACE, Policy("pairwise", theta=0.5))
     for id, where in (("wide", "x < 50"), ("narrow", "x < 30")):
         table.preserve_again(id, where, SPACE.where(where), {})
     table.end_preserved()
-    assert table.preserved == {} and table.all_told() == {}
+    assert table.preserved == {} and table.forwarded() == {}
 
 
 def test_why_a_neighbour_is_told_of_what_has_left() -> None:
     net = kept_at_b()
     broker = net.network.nodes["B"].broker
-    assert "'A/at A/wide' has left, and 'P' is still told of it for those that it holds back: 'B/at B/b0', " in (
-        broker.why_told("A/at A/wide", "P")
+    assert "'A/at A/wide' has left, and is preserved at 'P' for the subscriptions that it covers: 'B/at B/b0', " in (
+        why_sent(broker, "A/at A/wide", "P")
     )
 
 
@@ -658,7 +667,7 @@ def test_a_link_may_get_a_theta_of_its_own_while_a_broker_runs() -> None:
     own = Settings(policy=CALM, links={"P": Policy("pairwise", True, theta=0.5)})
     assert broker.handle(Retune(own), OPERATOR, 0.0) == [] and broker.links["P"].policy.theta == 0.5
     other = Settings(policy=CALM, links={"P": Policy("exact", theta=0.5)})
-    with pytest.raises(CallerError, match="not what it tells"):
+    with pytest.raises(CallerError, match="not what it forwards"):
         broker.handle(Retune(other), OPERATOR, 0.0)
 
 
@@ -674,7 +683,7 @@ def test_incremental_needs_advertisements() -> None:
         (lambda: Policy(theta=1.0), "theta is a share of events from 0 to below 1"),
         (lambda: Policy(None, theta=0.5), "nothing to preserve"),
         (lambda: Policy(merge=-0.1), "merge is the share that a merger may add"),
-        (lambda: Settings(window=0.0), "window .0. is a number of seconds above 0"),
+        (lambda: Settings(history_seconds=0.0), "history_seconds .0. is above 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(make: Any, reason: str) -> None:
@@ -687,12 +696,12 @@ def test_a_client_may_not_bring_what_only_brokers_bring() -> None:
     subscribed(net, "A", s="x < 5")
     broker = net.network.nodes["A"].broker
     for message in (
-        Unsubscribe(broker.links["at A"].heard + 1, "s", replacements={"t": "x < 2"}),
-        Subscribe(broker.links["at A"].heard + 2, "t", "x < 9", retracts=("s",)),
+        Unsubscribe(broker.links["at A"].last_seq_received + 1, "s", replacements={"t": "x < 2"}),
+        Subscribe(broker.links["at A"].last_seq_received + 2, "t", "x < 9", retracts=("s",)),
     ):
         effect = broker.handle(message, "at A", 0.0)[0]
         assert isinstance(effect, Reject) and "a client" in effect.refused.reason
-    assert broker.received(SUBSCRIPTIONS, "at A") == {"A/at A/s": "x < 5"}
+    assert broker.received_from(SUBSCRIPTIONS, "at A") == {"A/at A/s": "x < 5"}
 
 
 def test_property_3_similarity_grows_toward_the_publisher() -> None:
@@ -733,7 +742,7 @@ def test_merging_tells_two_as_one_and_gives_back_the_rest() -> None:
     net = overlay(chain("ABC"), ["C"], Policy(merge=0.0))
     subscribed(net, "A", one="x < 10", two="x BETWEEN 10 AND 20", apart="y = 5")
     assert sorted(told(net, "A", "B").values()) == ["x <= 20", "y = 5"]
-    assert all(id.startswith("B/~C/") for id in net.network.nodes["C"].broker.received(SUBSCRIPTIONS, "B"))
+    assert all(id.startswith("B/~C/") for id in net.network.nodes["C"].broker.received_from(SUBSCRIPTIONS, "B"))
     left(net, "one")
     left_over = SPACE.where(" OR ".join(f"({where})" for where in told(net, "B", "C").values()))
     assert left_over == SPACE.where("x BETWEEN 10 AND 20 OR y = 5")
@@ -755,8 +764,8 @@ def test_imperfect_merging_tells_more_and_the_last_hop_takes_it_out() -> None:
 def test_why_told_names_the_merger() -> None:
     net = overlay(chain("AB"), ["B"], Policy(merge=0.0))
     subscribed(net, "A", one="x < 10", two="x BETWEEN 10 AND 20")
-    said = net.network.nodes["A"].broker.why_told("A/at A/one", "B")
-    assert said == "'A/at A/one' was told to 'B', merged with others as 'A/~B/0'"
+    said = why_sent(net.network.nodes["A"].broker, "A/at A/one", "B")
+    assert said == "'A/at A/one' was sent to 'B', merged with others as 'A/~B/0'"
 
 
 @pytest.mark.parametrize(
@@ -817,7 +826,7 @@ def test_a_plan_is_what_then_happens(policy: Policy) -> None:
         }
         left(net, each.id)
         after = totals(net)
-        assert {link.link: (link.told, link.withdrawn, link.messages) for link in plan.links if link.messages} == {
+        assert {link.link: (link.forwarded, link.withdrawn, link.messages) for link in plan.links if link.messages} == {
             name: tuple(b - a for a, b in zip(before[name], after[name], strict=True))
             for name in after
             if after[name] != before[name]
@@ -826,7 +835,7 @@ def test_a_plan_is_what_then_happens(policy: Policy) -> None:
 
 def totals(net: Overlay) -> dict[str, tuple[int, int, int]]:
     return {
-        f"{name} > {link.name}": (link.counts.told, link.counts.withdrawn, link.counts.messages)
+        f"{name} > {link.name}": (link.counts.entries_sent, link.counts.entries_withdrawn, link.counts.update_messages)
         for name, node in net.network.nodes.items()
         for link in node.broker.links.values()
     }
@@ -837,10 +846,10 @@ def test_a_plan_compares_policies_and_says_it_in_words() -> None:
     published(net, *((20, at) for at in range(0, 100, 5)), (45, 1))
     loud = dryrun.plan_unsubscription(net, "wide", net.settings.tuned(packed=False, theta=None))
     calm = dryrun.plan_unsubscription(net, "wide")
-    assert str(loud) == ("removing 'wide', pairwise retracting: 15 messages, 10 subscriptions told on 5 links")
+    assert str(loud) == ("removing 'wide', pairwise retracting: 15 messages, 10 subscriptions forwarded on 5 links")
     assert str(calm) == (
-        "removing 'wide', pairwise retracting, packed, incremental at 0.9: 2 messages, 4 subscriptions told on 2 links"
-        ", preserved on 1 link with up to 5% of its events in vain"
+        "removing 'wide', pairwise retracting, packed, incremental at 0.9: 2 messages, "
+        "4 subscriptions forwarded on 2 links, preserved on 1 link with up to 5% false positives"
     )
 
 
@@ -848,9 +857,9 @@ def test_a_plan_of_a_subscription_and_of_another_policy() -> None:
     net = wide_on_a_chain()
     broker = net.network.nodes["B"].broker
     assert plan_subscription(broker, "at B", "b3", "x < 30", 0.0).links == ()
-    assert plan_subscription(broker, "at B", "b3", "TRUE", 0.0).told == 1
+    assert plan_subscription(broker, "at B", "b3", "TRUE", 0.0).forwarded == 1
     assert str(plan_policy(broker, Policy(None), ["C"])) == (
-        "telling 1 neighbour, none: 2 messages, 2 subscriptions told on 1 link"
+        "another policy for 1 neighbour, none: 2 messages, 2 subscriptions forwarded on 1 link"
     )
     with pytest.raises(CallerError, match="no attribute 'z'"):
         plan_subscription(broker, "at B", "b3", "z < 30", 0.0)
@@ -866,7 +875,7 @@ def test_tuning_a_running_broker_changes_how_things_leave_and_nothing_else() -> 
     broker = Broker("B1", SPACE, Settings(policy=Policy()))
     broker.handle(Retune(broker.settings.tuned(packed=True, theta=0.5)), OPERATOR, 0.0)
     assert str(broker.settings.policy) == "exact lazy, packed, incremental at 0.5"
-    with pytest.raises(CallerError, match="not what it tells: restore it"):
+    with pytest.raises(CallerError, match="not what it forwards: restart it"):
         broker.handle(Retune(Settings(policy=Policy("pairwise"))), OPERATOR, 0.0)
 
 
@@ -876,8 +885,8 @@ PLAN = ["plan", "--space", "price int not null 0..1000", "price < 500", "price <
 def test_thatch_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*PLAN, "--unsubscribe", "clause 1"]) == 0
     assert capsys.readouterr().out == (
-        "removing 'clause 1', exact lazy: 3 messages, 2 subscriptions told on 1 link\n"
-        "removing 'clause 1', exact lazy, packed: 1 message, 2 subscriptions told on 1 link\n"
+        "removing 'clause 1', exact lazy: 3 messages, 2 subscriptions forwarded on 1 link\n"
+        "removing 'clause 1', exact lazy, packed: 1 message, 2 subscriptions forwarded on 1 link\n"
     )
     assert main([*PLAN, "--to-cover", "none", "--json"]) == 0
     assert '"messages": 2' in capsys.readouterr().out

@@ -330,14 +330,14 @@ def test_its_own_spark_is_quiet_in_a_pipe(own_process: subprocess.Popen[str]) ->
 
 
 def test_what_a_failure_says() -> None:
-    assert session.told(ValueError("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03")) == (
+    assert session.sentence_of(ValueError("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03")) == (
         "Path does not exist: file:/x."
     )
     trace = (
         "Traceback (most recent call last):\n  File x\nthatch.errors.EventError: attribute 'a': 3 is bad\n\n\tat org"
     )
-    assert session.told(RuntimeError(trace)) == "attribute 'a': 3 is bad"
-    assert session.told(RuntimeError("java.lang.OutOfMemoryError: heap\n\tat a.b\n")) == "heap"
+    assert session.sentence_of(RuntimeError(trace)) == "attribute 'a': 3 is bad"
+    assert session.sentence_of(RuntimeError("java.lang.OutOfMemoryError: heap\n\tat a.b\n")) == "heap"
 
 
 # The demo
@@ -375,6 +375,6 @@ def test_the_demo_checks_itself(spark: SparkSession, tmp_path: Path) -> None:
     result["seconds_to_start_spark"] = 0.0
     assert "all find the same rows" in flights.shown(result)
     frame = spark.read.parquet(str(tmp_path / "flights.parquet"))
-    one = [flights.Subscription("late", "dep_delay >= 30", "dep_delay > 30")]
+    one = [flights.FlightAlert("late", "dep_delay >= 30", "dep_delay > 30")]
     late = int(flights.SPACE.where(one[0].where).contains_batch(known).sum())
     assert flights._differences(frame, one, [(late, 0)]) == [one[0].where]

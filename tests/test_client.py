@@ -9,10 +9,10 @@ import pytest
 from thatch import Space
 from thatch.broker import Broker, Client, Settings
 from thatch.broker import client_state as client_module
-from thatch.broker.tables import digest
 from thatch.errors import CallerError, PeerError
 from thatch.protocol import codec
 from thatch.protocol.codec import Codec
+from thatch.protocol.digest import digest
 from thatch.protocol.messages import (
     Accepted,
     Advertise,
@@ -94,7 +94,7 @@ class Pair:
 
     @property
     def held(self) -> dict[str, str]:
-        return self.broker.received(SUBSCRIPTIONS, "ann")
+        return self.broker.received_from(SUBSCRIPTIONS, "ann")
 
 
 # --- Connecting ------------------------------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def test_a_refused_subscription_leaves_an_advertisement_of_the_same_id() -> None
     pair.client.subscribe("B1", "same", "nonsense = 1")
     pair.client.advertise("B1", "same", "x < 5")
     pair.connect()
-    assert pair.broker.received(ADVERTISEMENTS, "ann") == {"B1/ann/same": "x < 5"}
+    assert pair.broker.received_from(ADVERTISEMENTS, "ann") == {"B1/ann/same": "x < 5"}
     assert pair.client.unadvertise("B1", "same")
 
 
@@ -459,5 +459,5 @@ def test_a_client_that_moves_gets_every_event_once() -> None:
             network.tell("ann", steps.pop(0)[1]())
         network.run(until=network.now + 0.05)
     assert not steps
-    assert network.nodes["B1"].broker.received(SUBSCRIPTIONS, "ann") == {}
+    assert network.nodes["B1"].broker.received_from(SUBSCRIPTIONS, "ann") == {}
     assert sorted(deliveries.events) == [("ann", at) for at in range(80)]

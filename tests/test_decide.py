@@ -18,7 +18,7 @@ from thatch import Region, Space
 from thatch.cover.breadth import breadth
 from thatch.spark.encoded import Source
 from thatch.spark.reducing import divide
-from thatch.spark.reducing.decide import Decide, Place, SampleBoxes, Unite, sample_of
+from thatch.spark.reducing.decide import CellPlace, Decide, SampleBoxes, Unite, sample_of
 
 SPACE = Space.parse("x int not null 0..7, y int 0..5, z bool not null")
 POINTS = list(product(range(8), range(-1, 6), range(2)))
@@ -53,7 +53,9 @@ def reduced(ids: pa.Array, clauses: list[str], kind: Any) -> dict[Any, tuple[str
     batches = pa.table({"id": ids, "where": clauses}).to_batches(max_chunksize=17)
     sample = sample_of(pa.Table.from_batches(list(SampleBoxes(source)(iter(batches)))), len(space))
     division = divide.divided(sample, 1.0, space).dealt_out(2)
-    placed = pa.Table.from_batches(list(Place(source, Shipped(division), list(range(division.tasks)))(iter(batches))))
+    placed = pa.Table.from_batches(
+        list(CellPlace(source, Shipped(division), list(range(division.tasks)))(iter(batches)))
+    )
     tasks = placed["task"].to_numpy()
     decided = []
     for task in range(division.tasks):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cover_oracles import ints, number_anew, random_box, random_clause, region_of, whole
 from strategies import examples
 from thatch import Space
-from thatch.cover import Covered, RelationGraph, Told, Unproven, verify
+from thatch.cover import ActiveSet, Covered, RelationGraph, Unproven, verify
 from thatch.cover.active_set import Change
 from thatch.cover.relation_graph import KINDS
 from thatch.errors import CallerError, UnknownSubscription
@@ -215,8 +215,8 @@ def test_drawn_subscriptions(operations: list[Any], kind: str) -> None:
 def test_both_kinds_say_the_same(name: str) -> None:
     points, regions = pool(name)
     graphs = [RelationGraph(points.space, kind) for kind in KINDS]
-    told = Told(points.space, cover="pairwise", retract=True)
-    sets: list[RelationGraph | Told] = [*graphs, told]
+    told = ActiveSet(points.space, cover="pairwise", retract=True)
+    sets: list[RelationGraph | ActiveSet] = [*graphs, told]
     random, here = Random(SEED), list[int]()
     for step in range(150):
         if len(here) < 5 or random.random() < 0.6:
@@ -229,7 +229,7 @@ def test_both_kinds_say_the_same(name: str) -> None:
         assert changes[0].forward == changes[1].forward and changes[0].withdraw == changes[1].withdraw
         assert graphs[0].active == graphs[1].active
         held = [{points.bits(each.region(id)) for id in each.active} for each in (graphs[0], told)]
-        assert held[0] == held[1]  # Told may tell another one of equals
+        assert held[0] == held[1]  # ActiveSet may tell another one of equals
 
 
 @both_kinds

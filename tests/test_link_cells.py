@@ -111,7 +111,7 @@ def test_clients_get_exactly_what_they_want(cells: Cells, policy: Policy) -> Non
         got = sorted(id for _, ids in heard.got for id in ids)
         assert got == sorted(id for id, region in regions.items() if region.contains(event))
     for here, there in (("S", "B"), ("T", "A")):
-        vain += net.network.nodes[here].broker.links[there].counts.unwanted_in
+        vain += net.network.nodes[here].broker.links[there].counts.false_positives
     assert vain < 90, "coarser than regions, but no flood"
 
 

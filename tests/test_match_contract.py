@@ -52,7 +52,7 @@ from thatch import Space
 from thatch.errors import CallerError
 from thatch.matching import MATCHERS
 from thatch.matching.matcher import Matcher, View
-from thatch.matching.tree import arranged
+from thatch.matching.tree import sort_unique_pairs
 from thatch.region.region import Region
 from thatch.rivals.summary import LinkSummary
 
@@ -236,7 +236,7 @@ def test_pairs_are_arranged(most: int) -> None:
     numbers[rng.random(len(rows)) < 0.1] = most
     order = rng.permutation(len(rows))
     expected = sorted(set(zip(rows.tolist(), numbers.tolist(), strict=True)))
-    found = arranged(rows[order], numbers[order], 11)
+    found = sort_unique_pairs(rows[order], numbers[order], 11)
     assert not wrong_pairs(found, (np.array([r for r, _ in expected]), np.array([n for _, n in expected])))
 
 

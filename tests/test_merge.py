@@ -21,7 +21,7 @@ from strategies import boxes_of, examples, soaked
 from thatch import Space
 from thatch.cover.verdict import is_covered
 from thatch.errors import CallerError, UnknownSubscription
-from thatch.merge.merge import Merger, MergeSet, Retold, merged
+from thatch.merge.merge import MergeChange, Merger, MergeSet, merged
 from thatch.region.ball import Ball
 from thatch.region.intervals import Intervals
 from thatch.region.region import Region
@@ -194,7 +194,7 @@ class Neighbour:
     def __init__(self) -> None:
         self.received: dict[int, Region] = {}
 
-    def take(self, change: Retold, wanted: Bools) -> None:
+    def take(self, change: MergeChange, wanted: Bools) -> None:
         for key, region in change.forward.items():
             assert key not in self.received or self.received[key] != region, "told again for nothing"
             self.received[key] = region
@@ -225,7 +225,7 @@ def test_any_order_of_coming_and_going(drawn: list[Step], budget: float) -> None
         change = merging.update(regions_of(fresh), sorted(gone))
         neighbour.take(change, held(list(staying.values())))
         boxes = staying | fresh
-        assert neighbour.received == merging.told
+        assert neighbour.received == merging.regions
         check_mergers(list(merging.mergers.values()), boxes, budget)
         merging.check_invariants()
         assert list(merging) == list(boxes) and len(merging) == len(boxes)
@@ -233,12 +233,12 @@ def test_any_order_of_coming_and_going(drawn: list[Step], budget: float) -> None
             key = merging.key_of(id)
             assert key is not None and id in merging.merger(key).members
         if budget == 0:
-            assert (told_points(merging.told.values()) == held(list(boxes.values()))).all()
+            assert (told_points(merging.regions.values()) == held(list(boxes.values()))).all()
     for id in Random(len(drawn)).sample(sorted(boxes), len(boxes)):
         del boxes[id]
         neighbour.take(merging.discard(id), held(list(boxes.values())))
         check_mergers(list(merging.mergers.values()), boxes, budget)
-    assert not merging.told and not neighbour.received and not merging._signed and not merging._shapes
+    assert not merging.regions and not neighbour.received and not merging._signed and not merging._shapes
 
 
 def test_unmerging_gives_back_the_rest() -> None:
@@ -246,14 +246,16 @@ def test_unmerging_gives_back_the_rest() -> None:
     merging = MergeSet(space)
     for number in range(10):
         merging.add(number, region_of(space, (number * 10, 0), (number * 10 + 9, 9)))
-    assert list(merging.told) == [0]
+    assert list(merging.regions) == [0]
     change = merging.discard(4)
     assert change.withdraw == [] and list(change.forward) == [0]
     assert change.forward[0].to_sql() == "(a0 <= 39 OR a0 >= 50) AND a1 <= 9"
-    assert merging.add("same", region_of(space, (0, 0), (9, 9))) == Retold()  # duplicates and insiders cost nothing
-    assert merging.add("inside", region_of(space, (3, 3), (4, 4))) == Retold()
-    assert merging.discard(0) == Retold()
-    assert merging.discard("inside") == Retold() and merging.key_of("same") == 0
+    assert (
+        merging.add("same", region_of(space, (0, 0), (9, 9))) == MergeChange()
+    )  # duplicates and insiders cost nothing
+    assert merging.add("inside", region_of(space, (3, 3), (4, 4))) == MergeChange()
+    assert merging.discard(0) == MergeChange()
+    assert merging.discard("inside") == MergeChange() and merging.key_of("same") == 0
     assert list(merging.discard("same").forward) == [0]
 
 
@@ -263,10 +265,10 @@ def test_one_that_carried_others() -> None:
     for number in range(5):
         merging.add(number, region_of(space, (number * 11, number * 11), (number * 11 + 5, number * 11 + 5)))
     change = merging.add("all", region_of(space, (0, 0), (80, 80)))
-    assert len(merging.told) == 1 and len(change.withdraw) == 4
+    assert len(merging.regions) == 1 and len(change.withdraw) == 4
     change = merging.discard("all")
     assert len(change.forward) == 5 and change.withdraw == []
-    assert list(change.forward)[-1] in merging.told and len(merging.told) == 5
+    assert list(change.forward)[-1] in merging.regions and len(merging.regions) == 5
     merging.check_invariants()
 
 
@@ -309,8 +311,8 @@ def test_clauses_with_null_sets_and_strings(text: str, budget: float) -> None:
             number_anew(space)
         if number % 3 == 0:
             merging.check_invariants()
-            cells = Cells(space, [*wanted.values(), *merging.told.values()])
-            told, union = cells.union(merging.told.values()), cells.union(wanted.values())
+            cells = Cells(space, [*wanted.values(), *merging.regions.values()])
+            told, union = cells.union(merging.regions.values()), cells.union(wanted.values())
             assert not (union & ~told).any() and (budget > 0 or (told == union).all())
             members = [id for merger in merging.mergers.values() for id in merger.members]
             assert sorted(members) == sorted(id for id, region in wanted.items() if not region.is_empty)
@@ -362,7 +364,7 @@ def test_work_for_ten_thousand() -> None:
     space, regions = many(10_000)
     merging = MergeSet(space, 0.2)
     merging.update(regions)
-    assert len(merging.told) < 9_000
+    assert len(merging.regions) < 9_000
     assert merging.passes < 8 * len(regions) and merging.tries < 40 * len(regions)
     before = merging.passes, merging.tries
     for number in range(0, 10_000, 250):
@@ -385,7 +387,7 @@ def test_terms_that_never_merge_are_not_tried_for_ever() -> None:
     }
     merging = MergeSet(space)
     merging.update(regions)
-    assert len(merging.told) == len(regions) and merging.tries < 40 * len(regions)
+    assert len(merging.regions) == len(regions) and merging.tries < 40 * len(regions)
 
 
 def test_watchlists_take_no_pairwise_look() -> None:
@@ -410,7 +412,7 @@ def test_many_balls_take_no_pairwise_look() -> None:
         regions[number] = Region(space, [Term((), (ball,))])
     merging = MergeSet(space, 0.5)
     merging.update(regions)
-    assert merging.tries < 2 * len(regions) and len(merging.told) > 400
+    assert merging.tries < 2 * len(regions) and len(merging.regions) > 400
     merging.check_invariants()
 
 
@@ -425,7 +427,7 @@ def test_a_line_that_grew_one_by_one() -> None:
     for number in range(1, 500, 5):
         merging.discard(number)
     assert merging.tries - before < 100 * 100
-    assert sum(len(region.terms[0].sides[0][1]) for region in merging.told.values()) == 100
+    assert sum(len(region.terms[0].sides[0][1]) for region in merging.regions.values()) == 100
 
 
 def test_the_same_whatever_the_hash_seed() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cover_oracles import Box, arrays, ints, pinwheel, random_box, region_of, whole
 from strategies import examples
 from thatch import Space, covers
-from thatch.cover import Covered, ExactEngine, Likely, MonteCarloEngine, Told, Uncovered, Unproven, verify
+from thatch.cover import ActiveSet, Covered, ExactEngine, Likely, MonteCarloEngine, Uncovered, Unproven, verify
 from thatch.cover.conflict import ConflictTable, find_point
 from thatch.errors import CallerError
 
@@ -317,7 +317,7 @@ def test_asked_for_by_name() -> None:
     assert isinstance(covers(["price < 20", "price >= 20"], "price < 50", Space.parse("price int not null")), Covered)
     verdict = covers(["price < 20", "price >= 20"], "price < 50", Space.parse("price int not null"), cover="montecarlo")
     assert isinstance(verdict, Likely)
-    told = Told(ints(100), "montecarlo", seed=3)
+    told = ActiveSet(ints(100), "montecarlo", seed=3)
     told.subscribe("a", region_of(told.space, (0,), (59,)))
     told.subscribe("b", region_of(told.space, (40,), (99,)))
     change = told.subscribe("c", region_of(told.space, (20,), (80,)))

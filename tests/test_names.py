@@ -27,7 +27,7 @@ class Model:
         self.held: list[tuple[Chunks, dict[int, Any]]] = []
 
     def add(self, ids: list[Any]) -> None:
-        self.names.refuse(ids)
+        self.names.check_new(ids)
         numbers = self.names.add(ids)
         assert list(numbers) == list(range(self.issued, self.issued + len(ids)))
         self.numbers.update(zip(ids, numbers, strict=True))
@@ -163,7 +163,7 @@ def test_a_reader_never_sees_half_of_a_batch() -> None:
 def test_what_is_no_id(wrong: Any) -> None:
     names = Names()
     with pytest.raises(CallerError, match="id"):
-        names.refuse([wrong])
+        names.check_new([wrong])
     assert len(names) == 0
 
 
@@ -171,15 +171,15 @@ def test_ids_are_new_different_and_of_one_kind() -> None:
     names = Names()
     for ids in (["a", "a"], ["a", 1], [1, "a"], [0, -0]):
         with pytest.raises(CallerError):
-            names.refuse(ids)
-    names.refuse([2**63 - 1, -(2**63)])
+            names.check_new(ids)
+    names.check_new([2**63 - 1, -(2**63)])
     names.add([5])
     for ids in (["a"], [5], [6, 5], [6, 6]):
         with pytest.raises(CallerError):
-            names.refuse(ids)
+            names.check_new(ids)
     assert list(names) == [5]
-    names.refuse([])
-    names.refuse([6, 7])
+    names.check_new([])
+    names.check_new([6, 7])
 
 
 def test_no_ids_at_all() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cover_oracles import Box, Cells, NegativeSpace, arrays, ints, random_boxes, region_of, small_box_sets, whole
 from strategies import examples
 from thatch import Space
-from thatch.cover import Covered, NegativeEngine, PairwiseEngine, Told, Uncovered, Unproven, verify
+from thatch.cover import ActiveSet, Covered, NegativeEngine, PairwiseEngine, Uncovered, Unproven, verify
 from thatch.cover.rectangles import value
 from thatch.errors import CallerError
 
@@ -226,7 +226,7 @@ def test_approximate_departure_gives_back_what_was_taken() -> None:
 def test_coming_and_going_in_a_told_set(options: dict[str, Any]) -> None:
     """Certificates hold, nothing that is not covered is held back, whatever is split and however members leave."""
     random, space = Random(f"{SEED}/{options}"), ints(12, 12)
-    told, regions = Told(space, "negative", retract=bool(options), **options), dict[int, Any]()
+    told, regions = ActiveSet(space, "negative", retract=bool(options), **options), dict[int, Any]()
     for step in range(160):
         if regions and random.random() < 0.4:
             gone = random.choice(list(regions))

@@ -279,7 +279,7 @@ def _data(event: bytes) -> Any:
 
 def test_a_slow_client_is_told_what_it_lost(tmp_path: Path) -> None:
     async def scenario(policy: Any) -> None:
-        flow = Flow(client_bytes=200_000, slow_client=policy)
+        flow = Flow(client_bytes_max=200_000, slow_client=policy)
         async with running(tmp_path, flow=flow) as node, aiohttp.ClientSession() as session:
             slow = await connect(url(node), "slow")
             got = await slow.subscribe("price < 20")
@@ -371,7 +371,7 @@ def test_events_do_not_wait_behind_a_burst_of_subscriptions(tmp_path: Path) -> N
 
 def test_clients_that_are_away_are_forgotten_in_time(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running(tmp_path, timing=Timing(linger=0.2)) as node:
+        async with running(tmp_path, timing=Timing(linger_seconds=0.2)) as node:
             async with await connect(url(node), "ann") as ann:
                 await ann.subscribe("price < 20")
             assert node.driver.broker.table_size() == 1

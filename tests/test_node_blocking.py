@@ -99,7 +99,8 @@ HEAD = f"name = 'B1'\nspace = '{SPACE}'\n"
 def test_how_a_broker_tells_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, again = tmp_path / "b.toml", tmp_path / "again.toml"
     for text in (
-        "[policy]\ntheta = 0.9\n[links.'B 2']\ncover = 'none'\n[pruning]\nreplaced = 5.0\nwindow = 60\n",
+        "[policy]\ntheta = 0.9\n[links.'B 2']\ncover = 'none'\n"
+        "[pruning]\nreplacements_per_second_max = 5.0\nhistory_seconds = 60\n",
         "[cells]\nattributes = ['price']\n",
     ):
         file.write_text(HEAD + text)
@@ -108,7 +109,8 @@ def test_how_a_broker_tells_is_read_from_a_file(tmp_path: Path, capsys: pytest.C
         assert read(again, {}) == read(file, {})
         settings = read(file, {}).settings()
         if settings.cells is None:
-            assert (settings.replaced, settings.window, settings.idle) == (5.0, 60.0, 30.0)
+            assert settings.replacements_per_second_max == 5.0
+            assert (settings.history_seconds, settings.idle_seconds) == (60.0, 30.0)
             assert (settings.policy_of("B 2").cover, settings.policy_of("B 3").theta) == (None, 0.9)
         else:
             assert settings.cells.attributes == ("price",)
@@ -119,7 +121,7 @@ def test_how_a_broker_tells_is_read_from_a_file(tmp_path: Path, capsys: pytest.C
     [
         ("[cells]\nattributes = ['prize']", "prize"),
         ("[cells]\nattributes = ['price']\n[policy]\ntheta = 0.5", "theta or cells"),
-        ("[pruning]\nreplaced = -1.0", "replaced"),
+        ("[pruning]\nreplacements_per_second_max = -1.0", "replacements_per_second_max"),
         ("[links.B2]\ncover = 'best'", "no cover engine 'best'"),
         ("links = 3", "Expected `object`"),
     ],

@@ -12,7 +12,7 @@ import aiohttp
 from node_process import BrokerProcess, is_soak
 from thatch.broker import Client
 from thatch.client.client import AsyncClient, connect
-from thatch.client.subscription import Subscription
+from thatch.client.subscription import AsyncSubscription
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.space.space import Space
@@ -59,12 +59,12 @@ class Silent:
 
 
 class Load:
-    def __init__(self, publisher: AsyncClient, readers: list[Subscription]) -> None:
+    def __init__(self, publisher: AsyncClient, readers: list[AsyncSubscription]) -> None:
         self.publisher, self.number = publisher, 0
         self.latencies: list[float] = []
         self.tasks = [asyncio.create_task(self._read(each)) for each in readers]
 
-    async def _read(self, subscription: Subscription) -> None:
+    async def _read(self, subscription: AsyncSubscription) -> None:
         async for event in subscription:
             self.latencies.append(time.perf_counter() - event.event["price"])
 
@@ -116,7 +116,7 @@ async def stall_one(broker: BrokerProcess) -> None:
 
 
 def test_a_stalled_consumer_slows_nobody(tmp_path: Path) -> None:
-    settings = "flow = { client_bytes = 2000000 }"
+    settings = "flow = { client_bytes_max = 2000000 }"
     broker = BrokerProcess("B1", tmp_path, settings=settings)
     broker.start()
     try:

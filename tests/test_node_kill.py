@@ -8,7 +8,7 @@ from pathlib import Path
 
 from node_process import BrokerProcess, chain, is_soak, wait_agree
 from thatch.client.client import AsyncClient, connect
-from thatch.client.subscription import Subscription
+from thatch.client.subscription import AsyncSubscription
 from thatch.protocol.messages import Publish
 
 KILLS = 300 if is_soak() else 10
@@ -38,7 +38,7 @@ class Publisher:
 
 
 class Reader:
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: AsyncSubscription) -> None:
         self.subscription = subscription
         self.numbers: list[int] = []
         self.ids: list[str] = []

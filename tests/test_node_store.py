@@ -44,8 +44,8 @@ def contents(path: Path) -> Contents:
     """All that a broker would find."""
     store = Store(path, "B1")
     try:
-        held = {name: list(store.held(name)) for name in ("q", "B2")}
-        return list(store.records()), store.queues(), held, store.heard(), store.statistics(), store.space
+        held = {name: list(store.stored(name)) for name in ("q", "B2")}
+        return list(store.records()), store.queues(), held, store.received_up_to(), store.statistics(), store.space
     finally:
         store.stop()
 
@@ -57,7 +57,7 @@ def fill(store: Store, loop: Loop, transactions: int) -> None:
         store.keep((Put("subscriptions", "ann", f"B1/ann/{number}", f"price < {number}"),))
         store.append("q", store.next_number(), float(number), b"event %d " % number * 20)
         store.append("B2", store.next_number(), float(number), b"other")
-        store.note_heard("B2", "somebody", number)
+        store.note_received("B2", "somebody", number)
         loop.flush()
 
 

@@ -121,7 +121,9 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
     store = Store(tmp_path / "s", "B1")
     calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
     store.start(lambda *call: calls.put(call), lambda _: None)
-    stream = Stream("q", store, Limits(2**30, 1e9, 2**30, window=5_000 if seed > 3 else chance.choice((30, 200))))
+    stream = Stream(
+        "q", store, Limits(2**30, 1e9, 2**30, unacknowledged_bytes_max=5_000 if seed > 3 else chance.choice((30, 200)))
+    )
     receiver = Receiver(stream, calls, chance)
     sent: list[bytes] = []
     for _ in range(200):
@@ -144,23 +146,25 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
         time.sleep(0.001)
     assert [event for _, event in receiver.got] == sent
     receiver.acknowledge(receiver.got[-1][0])
-    assert stream.held.count == 0 and stream.waiting_bytes == 0 and stream.lost == 0
+    assert stream.on_disk.count == 0 and stream.waiting_bytes == 0 and stream.lost == 0
     store.stop()
     again = Store(tmp_path / "s", "B1")
-    assert list(again.held("q")) == []
+    assert list(again.stored("q")) == []
     again.stop()
 
 
 def test_what_is_too_much_goes_and_is_counted(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", "B1")
     store.start(lambda *_: None, lambda _: None)
-    stream = Stream("q", store, Limits(bytes_max=20_000, seconds_max=10.0, memory_max=1_000, window=100))
+    stream = Stream(
+        "q", store, Limits(bytes_max=20_000, seconds_max=10.0, memory_max=1_000, unacknowledged_bytes_max=100)
+    )
     stream.append_all([b"x" * 100] * 1_000, kept=True, now=100.0)
-    assert stream.held.bytes <= 20_000 and stream.lost == 1_000 - stream.held.count
+    assert stream.on_disk.bytes <= 20_000 and stream.lost == 1_000 - stream.on_disk.count
     lost = stream.lost
     stream.append_all([b"y" * 100] * 20, kept=False, now=100.0)
     assert stream.waiting_bytes <= 1_000 and stream.lost == lost + 10
-    assert stream.expire(105.0) == 0 and stream.held.count
+    assert stream.expire(105.0) == 0 and stream.on_disk.count
     stream.expire(111.0)
-    assert not stream.held.count
+    assert not stream.on_disk.count
     store.stop()

@@ -12,9 +12,9 @@ from test_broker import Bench
 from thatch import Space, SubscriptionTable
 from thatch.broker import Broker, Policy, Settings
 from thatch.broker.image import Decision
-from thatch.broker.tables import SUBSCRIPTIONS
 from thatch.cover import ExactEngine, NegativeEngine
 from thatch.errors import CallerError
+from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import Advertise, Effect, Message, Persist, Put, Record, Subscribe
 
 SPACE = Space.parse("x int not null 0..99, y int not null 0..99")
@@ -131,7 +131,7 @@ def test_a_broker_holds_back_what_its_neighbour_can_tell(policy: Policy, routing
     settings = Settings(routing, policy)  # type: ignore[arg-type]
     broker = Broker.restored("B1", BROKER_SPACE, records, settings, decided=DECIDED)
     broker.check_invariants()
-    told = {name: set(broker.told(SUBSCRIPTIONS, name).all_told()) for name in ("B2", "B3")}
+    told = {name: set(broker.outbound(SUBSCRIPTIONS, name).forwarded()) for name in ("B2", "B3")}
     assert "B1/ann/late" in told["B2"] and "B1/ann/a" in told["B2"] & told["B3"]
     assert "B1/ann/narrow" not in told["B2"] | told["B3"]
     assert "B1/ann/both" in told["B3"]  # where `b` came from: it is not told back, and `a` alone is too little
@@ -153,4 +153,4 @@ def test_a_decision_about_other_clauses_is_not_used() -> None:
         changed = [Put(r.table, r.link, r.id, where) if r.id == id and isinstance(r, Put) else r for r in records]
         broker = Broker.restored("B1", BROKER_SPACE, changed, Settings("subscriptions"), decided=DECIDED)
         broker.check_invariants()
-        assert "B1/ann/narrow" in broker.told(SUBSCRIPTIONS, "B2").all_told()
+        assert "B1/ann/narrow" in broker.outbound(SUBSCRIPTIONS, "B2").forwarded()

@@ -65,7 +65,7 @@ def told_links(network: Network, id: str) -> list[tuple[str, str]]:
         (name, link.name)
         for name, node in network.nodes.items()
         for link in node.broker.links.values()
-        if id in link.subscriptions.sent
+        if id in link.outbound.subscriptions.sent
     ]
 
 
@@ -103,7 +103,7 @@ def test_property_2_with_covering_a_covered_one_travels_along_a_path() -> None:
 
 def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a broker that never promotes, the last step of the prefix is the one that needs it."""
-    monkeypatch.setattr("thatch.cover.active_set.Told._recheck", lambda self, id, region: ([], []))
+    monkeypatch.setattr("thatch.cover.active_set.ActiveSet._recheck", lambda self, id, region: ([], []))
     for seed in range(50):
         script = draw(seed, steps=6)
         settings = Settings("subscriptions", Policy("exact"))
@@ -155,7 +155,7 @@ def test_simulate_writes_measurements_and_plots(tmp_path: Path, capsys: pytest.C
     assert "unsubscriptions, exact retracting" in said.out and said.err == ""
     table = pq.read_table(folder / "measured.parquet")
     measures = set(table["measure"].to_pylist())
-    assert {"queue", "table", "told", "delay", "unwanted in", "handled Subscribe"} <= measures
+    assert {"queue", "table", "sent", "delay", "false positives", "handled Subscribe"} <= measures
     assert set(table["tier"].to_pylist()) == {"core", "inner", "publishers' edge", "subscribers' edge"}
     assert all((folder / f"{name}.png").stat().st_size > 5_000 for name in ("queues", "delays", "tables", "messages"))
 

@@ -17,16 +17,16 @@ import pytest
 from msgspec.structs import replace
 
 from thatch.broker import Policy, Settings
-from thatch.broker.outbound import ToldTable
+from thatch.broker.outbound import OutboundTable
 from thatch.broker.statistics import Distances
-from thatch.sim.run import Seen, clauses_of_scripts, draw_settings, run, shortest_prefix
+from thatch.sim.run import Observed, clauses_of_scripts, draw_settings, run, shortest_prefix
 from thatch.sim.script import draw
 
 SOAK = bool(os.environ.get("THATCH_SOAK"))
 SEEDS, GROUP = (10_000, 100) if SOAK else (500, 25)
 
 
-def seen(seed: int) -> Seen:
+def seen(seed: int) -> Observed:
     """The run of a seed, and that it delivers what covering off delivers."""
     script = draw(seed)
     settings = draw_settings(seed, script.routing)
@@ -55,23 +55,23 @@ def test_whatever_history_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few events come in a run, so that most of what leaves is kept at its own broker. Here it is taken back any number
     of hops, at a pace that matters."""
     kept: Counter[bool] = Counter()
-    preserve = ToldTable.preserve
+    preserve = OutboundTable.preserve
 
     def prune(self: Distances, id: str, advertisements: Iterable[str], theta: float, now: float) -> dict[str, int]:
         return {each: crc32(f"{id} {each} {now}".encode()) % 5 for each in advertisements}
 
-    def counted(self: ToldTable, id: str, further: dict[str, int], at_once: float) -> bool:
+    def counted(self: OutboundTable, id: str, further: dict[str, int], at_once: float) -> bool:
         found = preserve(self, id, further, at_once)
         kept[bool(further)] += found
         return found
 
     monkeypatch.setattr(Distances, "prune", prune)
-    monkeypatch.setattr(ToldTable, "preserve", counted)
+    monkeypatch.setattr(OutboundTable, "preserve", counted)
     for seed in range(1_000 if SOAK else 100):
         script = draw(seed)
         drawn = draw_settings(seed, script.routing)
         if script.routing == "advertisements":
-            incremental = replace(drawn, cells=None, replaced=0.3).tuned(theta=0.5)
+            incremental = replace(drawn, cells=None, replacements_per_second_max=0.3).tuned(theta=0.5)
             try:
                 run(script, incremental)
             except Exception as error:

@@ -186,21 +186,21 @@ def test_typed_bounds_over_every_type(name: str, bounded: Answers) -> None:
 def test_no_cells_lose_a_match(spark: SparkSession, random_clauses: Answers) -> None:
     """Whatever keys and cells the planner may come up with: grids of every attribute, with knots on, between and far
     beyond the values."""
-    from thatch.spark.matching.cells import Grid, is_hashed
+    from thatch.spark.matching.cells import AxisGrid, is_hashed
     from thatch.spark.matching.native import match_native
-    from thatch.spark.tables import Subscriptions
+    from thatch.spark.tables import SubscriptionFrame
 
     space, random = Space.parse(SPACE), Random(SEED)
     attributes = [column.name for column in COLUMNS]
     grids = [
-        Grid(index)
+        AxisGrid(index)
         if is_hashed(attribute)
-        else Grid(index, *knots(random, random_clauses.events.table[attribute.name]))
+        else AxisGrid(index, *knots(random, random_clauses.events.table[attribute.name]))
         for index, attribute in enumerate(space.attributes)
     ]
     assert random_clauses.clauses is not None
     clauses = spark.createDataFrame(list(random_clauses.clauses.items()), "id string, where string")
-    subscriptions = Subscriptions.of(clauses, space)
+    subscriptions = SubscriptionFrame.of(clauses, space)
     for _ in range(20 if SOAK else 1):
         keys = [tuple(random.sample(grids, random.choice((1, 1, 2, 3)))) for _ in range(24 if SOAK else 6)]
         salts = {len(keys) << 54: 3}

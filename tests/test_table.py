@@ -31,7 +31,7 @@ from match_oracles import BALL_SPACE, Pool, mixed_pool
 from strategies import soaked
 from test_told import Mirror, pool
 from thatch import CallerError, ClauseError, EventError, Space, SubscriptionTable, UnknownSubscription, covers
-from thatch.cover import ENGINES, Change, Covered, ExactEngine, Told, Uncovered, Unproven, verify
+from thatch.cover import ENGINES, ActiveSet, Change, Covered, ExactEngine, Uncovered, Unproven, verify
 from thatch.errors import EmptyRegionWarning
 from thatch.matching.groups import Groups
 from thatch.region.region import Region
@@ -586,10 +586,10 @@ class Replacing(Mirror):
     """The told sets of test_told.py, with replacements."""
 
     def replace(self, id: Any, region: Region) -> Change:
-        others = [each for each in self.told.active if each != id]
-        was_active = id in self.told.active
+        others = [each for each in self.active_set.active if each != id]
+        was_active = id in self.active_set.active
         covered = region.is_empty or self.covered(self.cells, region, [self.regions[each] for each in others])
-        change = self.told.replace(id, region)
+        change = self.active_set.replace(id, region)
         self.regions[id] = region
         assert isinstance(change.verdict, Covered) == covered, change
         if not self.retract:
@@ -619,21 +619,21 @@ def test_told_sets_replace(kind: str, cover: str, retract: bool) -> None:
         elif draw < 0.45:
             mirror.unsubscribe(random.choice(list(mirror.regions)))
         else:
-            told = mirror.told.active
+            told = mirror.active_set.active
             id = random.choice(told if told and random.random() < 0.6 else list(mirror.regions))
             mirror.replace(id, random.choice(regions))
         if step == 60:  # and on from what another one has told
-            loaded = Told(space, cover, retract)
-            loaded.load(mirror.regions, mirror.told.passive)
-            assert loaded.active == mirror.told.active and loaded.passive == mirror.told.passive
-            mirror.told = loaded
+            loaded = ActiveSet(space, cover, retract)
+            loaded.load(mirror.regions, mirror.active_set.passive)
+            assert loaded.active == mirror.active_set.active and loaded.passive == mirror.active_set.passive
+            mirror.active_set = loaded
             mirror.holds()
 
 
 def test_told_sets_refuse_what_does_not_fit_together() -> None:
     space = ints(10)
     everything, some = Region.everything(space), space.where("a0 < 5")
-    told = Told(space)
+    told = ActiveSet(space)
     for regions, certificates in (
         ({"a": everything, "b": some, "c": some}, {"b": ("c",), "c": ("a",)}),  # names a passive one
         ({"a": everything, "b": some}, {"b": ("x",)}),
@@ -705,7 +705,7 @@ def test_many_decide_as_one_by_one(form: str, cover: str | None, retract: bool) 
     elsewhere = Space.parse(str(space))
     elsewhere.where("name >= 'aaaa' AND name < 'zzz'")
     made = {"clauses": str, "regions": space.where, "another space": elsewhere.where}[form]
-    table, told = SubscriptionTable(space, cover, retract), Told(space, cover, retract)
+    table, told = SubscriptionTable(space, cover, retract), ActiveSet(space, cover, retract)
     start = 0
     for size in (1, 0, soaked(15, 30), 4, soaked(20, 35)):
         ids = [f"{random.random()}" for _ in range(size)]
@@ -809,7 +809,7 @@ def as_chunks(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def test_typed_columns_are_clauses(form: Callable[[Any], Any], cover: str | None, retract: bool) -> None:
     """Every type but enums, with nulls, low > high and bounds beyond the domain, against BETWEEN, >= and <=."""
     space, random = Space.parse(SPACE), Random(f"{SEED}/{form.__name__}/{cover}/{retract}")
-    table, told = SubscriptionTable(space, cover, retract), Told(space, cover, retract)
+    table, told = SubscriptionTable(space, cover, retract), ActiveSet(space, cover, retract)
     table.subscribe("first", "live")
     told.subscribe("first", space.where("live"))
     lows, highs = random_bounds(random, 45, 0.25)

@@ -1,4 +1,4 @@
-"""Told sets against a naive model: what is told stands for all, certificates hold, a change says all that changes."""
+"""Active sets against a naive model: the active ones cover all, certificates hold, a change says all that changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cover_oracles import (
 from strategies import examples
 from thatch import Space
 from thatch.cover import ENGINES, Covered, Uncovered, verify
-from thatch.cover.active_set import Change, Told
+from thatch.cover.active_set import ActiveSet, Change
 from thatch.errors import CallerError
 from thatch.region.region import Region
 
@@ -41,7 +41,7 @@ class Mirror:
     """A told set, whoever was told by applying each change, and the naive rules, side by side."""
 
     def __init__(self, space: Space, cells: Cells, cover: str, retract: bool | str, **options: Any) -> None:
-        self.told = Told(space, cover=cover, retract=retract, **options)
+        self.active_set = ActiveSet(space, cover=cover, retract=retract, **options)
         self.may_give_up = bool(options)  # on a small budget decisions may differ from the naive ones
         self.cells = cells
         self.retract = retract
@@ -50,11 +50,11 @@ class Mirror:
         self.mirror: set[Any] = set()
 
     def active_regions(self, *without: Any) -> list[Region]:
-        return [self.regions[id] for id in self.told.active if id not in without]
+        return [self.regions[id] for id in self.active_set.active if id not in without]
 
     def subscribe(self, id: Any, region: Region) -> Change:
         covered = region.is_empty or self.covered(self.cells, region, self.active_regions())
-        change = self.told.subscribe(id, region)
+        change = self.active_set.subscribe(id, region)
         self.regions[id] = region
         if self.may_give_up and not change.verdict:
             covered = False
@@ -69,17 +69,17 @@ class Mirror:
         return change
 
     def unsubscribe(self, id: Any) -> Change:
-        was_active, before = id in self.told.active, self.told.active
-        named = [other for other, names in self.told.passive.items() if id in names]
-        rechecks = self.told.rechecks
-        change = self.told.unsubscribe(id)
+        was_active, before = id in self.active_set.active, self.active_set.active
+        named = [other for other, names in self.active_set.passive.items() if id in names]
+        rechecks = self.active_set.rechecks
+        change = self.active_set.unsubscribe(id)
         del self.regions[id]
         if not was_active:
-            assert change == Change() and self.told.active == before and self.told.rechecks == rechecks
+            assert change == Change() and self.active_set.active == before and self.active_set.rechecks == rechecks
         else:
             assert id in change.withdraw
             assert set(change.forward) <= set(named)
-            assert self.told.rechecks - rechecks <= len(named)
+            assert self.active_set.rechecks - rechecks <= len(named)
             if not self.retract:
                 assert change.withdraw == [id]
                 naive = self.naive_promotions([each for each in before if each != id])
@@ -109,10 +109,10 @@ class Mirror:
         self.mirror |= set(change.forward)
         assert self.mirror >= set(change.withdraw), change
         self.mirror -= set(change.withdraw)
-        assert self.mirror == set(self.told.active), change
+        assert self.mirror == set(self.active_set.active), change
 
     def holds(self) -> None:
-        told, cells, regions = self.told, self.cells, self.regions
+        told, cells, regions = self.active_set, self.cells, self.regions
         assert told.active == [id for id in regions if id in self.mirror]
         assert told.passive.keys() == regions.keys() - self.mirror
         active = {id: regions[id] for id in told.active}
@@ -125,12 +125,12 @@ class Mirror:
         told.check_invariants()
 
     def nobody_within(self, id: Any) -> None:
-        for other in self.told.active:
+        for other in self.active_set.active:
             if other != id and not self.regions[other].is_empty:
                 assert not self.cells.covered(self.regions[other], [self.regions[id]]), f"{id} covers {other}"
-        if self.retract != "union" or self.told._engine is None or self.told._engine.covers_by != "union":
+        if self.retract != "union" or self.active_set._engine is None or self.active_set._engine.covers_by != "union":
             return
-        for other in self.told.active:  # those that it meets are needed beside all others
+        for other in self.active_set.active:  # those that it meets are needed beside all others
             if other != id and not (self.regions[other] & self.regions[id]).is_empty:
                 others = self.active_regions(other)
                 assert not self.cells.covered(self.regions[other], others), f"{other} is told in vain"
@@ -164,11 +164,11 @@ def test_random_subscriptions(kind: str, cover: str, retract: bool | str) -> Non
             if not mirror.regions or random.random() < growing:
                 mirror.subscribe(step, random.choice(regions))
             else:
-                active = mirror.told.active
+                active = mirror.active_set.active
                 mirror.unsubscribe(random.choice(active if active and random.random() < 0.7 else list(mirror.regions)))
         while mirror.regions:
             mirror.unsubscribe(random.choice(list(mirror.regions)))
-        assert mirror.told.active == [] and mirror.told.passive == {} and len(mirror.told) == 0
+        assert mirror.active_set.active == [] and mirror.active_set.passive == {} and len(mirror.active_set) == 0
 
 
 @pytest.mark.parametrize("retract", [False, True, "union"])
@@ -216,7 +216,7 @@ def test_random_balls(cover: str, retract: bool | str) -> None:
     regions = [space.where(clause) for clause in clauses]
     grid = [np.array(axis, np.int64) for axis in zip(*product(range(31), range(31), range(2)), strict=True)]
     points = {id(region): region.contains_points(grid) for region in regions}
-    told, mirror, here = Told(space, cover=cover, retract=retract), set[int](), dict[int, Region]()
+    told, mirror, here = ActiveSet(space, cover=cover, retract=retract), set[int](), dict[int, Region]()
     for step in range(120):
         if len(here) < 4 or random.random() < 0.6:
             here[step] = random.choice(regions)
@@ -240,7 +240,7 @@ def test_random_balls(cover: str, retract: bool | str) -> None:
 
 def test_renumbered_strings() -> None:
     space = Space.parse("name string, size int not null 0..9")
-    told = Told(space, retract=True)
+    told = ActiveSet(space, retract=True)
     clauses = {
         "all": "name IS NOT NULL",
         "low": "name < 'm'",
@@ -305,12 +305,12 @@ def test_a_wider_one_takes_back_one_at_a_time() -> None:
     space = ints(100)
     regions = {"a": (0, 40), "b": (30, 70), "c": (60, 99), "w": (0, 99)}
     for retract in (False, True):
-        told = Told(space, retract=retract)
+        told = ActiveSet(space, retract=retract)
         for id, (low, high) in regions.items():
             change = told.subscribe(id, region_of(space, [low], [high]))
         if not retract:
             assert change == Change([], [], Covered(told.passive["w"]))
-    told = Told(space, retract=True)
+    told = ActiveSet(space, retract=True)
     for id in "ab":
         told.subscribe(id, region_of(space, [regions[id][0]], [regions[id][1]]))
     change = told.subscribe("w", Region.everything(space))
@@ -327,7 +327,7 @@ def test_certificates_follow_those_taken_back() -> None:
     def box(low: int, high: int) -> Region:
         return region_of(space, [low], [high])
 
-    told = Told(space, retract=True)
+    told = ActiveSet(space, retract=True)
     told.subscribe("a", box(0, 49))
     told.subscribe("b", box(50, 99))
     assert told.subscribe("p", box(20, 80)).forward == []
@@ -346,9 +346,9 @@ def test_certificates_follow_those_taken_back() -> None:
 
 
 def test_a_promotion_takes_back_what_was_promoted_before_it() -> None:
-    """Told and taken back in one change is not told at all."""
+    """ActiveSet and taken back in one change is not told at all."""
     space = ints(100)
-    told = Told(space, retract=True)
+    told = ActiveSet(space, retract=True)
     told.subscribe("w", Region.everything(space))
     told.subscribe("small", space.where("a0 BETWEEN 10 AND 20"))
     told.subscribe("large", space.where("a0 BETWEEN 0 AND 50"))
@@ -361,7 +361,7 @@ def test_a_promotion_takes_back_what_was_promoted_before_it() -> None:
 
 def test_a_passive_one_leaves_quietly() -> None:
     space = ints(10)
-    told = Told(space)
+    told = ActiveSet(space)
     told.subscribe("all", Region.everything(space))
     change = told.subscribe("some", space.where("a0 < 5"))
     assert change == Change([], [], Covered(("all",)))
@@ -371,7 +371,7 @@ def test_a_passive_one_leaves_quietly() -> None:
 
 def test_only_those_named_are_rechecked() -> None:
     space = ints(1000)
-    told = Told(space)
+    told = ActiveSet(space)
     for at in range(10):
         told.subscribe(("wide", at), region_of(space, [100 * at], [100 * at + 99]))
         for inner in range(5):
@@ -385,7 +385,7 @@ def test_only_those_named_are_rechecked() -> None:
 def test_an_empty_region_is_passive_and_proves_nothing() -> None:
     space = ints(10)
     for retract in (False, True):
-        told = Told(space, retract=retract)
+        told = ActiveSet(space, retract=retract)
         assert told.subscribe("none", Region.nothing(space)) == Change([], [], Covered(()))
         assert told.active == [] and told.passive == {"none": ()}
         told.subscribe("all", Region.everything(space))
@@ -396,7 +396,7 @@ def test_an_empty_region_is_passive_and_proves_nothing() -> None:
 
 def test_without_covering_everything_is_told() -> None:
     space = ints(10)
-    told = Told(space, cover=None)
+    told = ActiveSet(space, cover=None)
     for id in range(3):
         assert told.subscribe(id, Region.everything(space)).forward == [id]
     assert told.active == [0, 1, 2] and told.passive == {}
@@ -406,7 +406,7 @@ def test_without_covering_everything_is_told() -> None:
 
 def test_a_verdict_comes_with_the_change() -> None:
     space = ints(10)
-    told = Told(space)
+    told = ActiveSet(space)
     first = told.subscribe("a", space.where("a0 < 5"))
     assert isinstance(first.verdict, Uncovered)
     second = told.subscribe("b", space.where("a0 < 7"))
@@ -417,7 +417,7 @@ def test_a_verdict_comes_with_the_change() -> None:
 def test_a_verdict_of_one_that_takes_others_back() -> None:
     """Whoever asks why it was told gets the witness, though others have been taken back since."""
     space = ints(100)
-    told = Told(space, retract=True)
+    told = ActiveSet(space, retract=True)
     for id, low in (("a", 0), ("b", 95)):
         told.subscribe(id, region_of(space, [low], [low + 4]))
     change = told.subscribe("w", Region.everything(space))
@@ -428,7 +428,7 @@ def test_a_verdict_of_one_that_takes_others_back() -> None:
 @pytest.mark.parametrize("cover", [*COVERS, None])
 def test_errors_change_nothing(cover: str | None) -> None:
     space = ints(10)
-    told = Told(space, cover=cover)
+    told = ActiveSet(space, cover=cover)
     told.subscribe("a", space.where("a0 < 5"))
     told.subscribe("p", space.where("a0 < 3"))
 
@@ -451,7 +451,7 @@ def test_errors_change_nothing(cover: str | None) -> None:
 
 def test_an_unknown_engine_is_refused_by_name() -> None:
     with pytest.raises(CallerError, match="magic"):
-        Told(ints(3), cover="magic")
+        ActiveSet(ints(3), cover="magic")
 
 
 @pytest.mark.parametrize("retract", [False, True, "union"])
@@ -461,7 +461,7 @@ def test_many_at_once_are_the_same_as_one_by_one(cover: str, retract: bool | str
         space, regions, _ = pool(kind)
         random = Random(f"{SEED}/{kind}")
         chosen = random.choices(regions, k=60)
-        alone, together = Told(space, cover=cover, retract=retract), Told(space, cover=cover, retract=retract)
+        alone, together = ActiveSet(space, cover=cover, retract=retract), ActiveSet(space, cover=cover, retract=retract)
         for told in (alone, together):
             for position, region in enumerate(chosen[:10]):
                 told.subscribe(("before", position), region)

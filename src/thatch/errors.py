@@ -114,7 +114,7 @@ class EmptyRegionWarning(UserWarning):
 
 
 class TooManyBoxes(CallerError):
-    """A region, crossed out into plain boxes, has more of them than the caller allows."""
+    """A region, expanded into plain boxes, has more of them than the caller allows."""
 
     def __init__(self, needed: int, cap: int) -> None:
         super().__init__(f"the region needs {needed:,} boxes, at most {cap:,} are allowed here")

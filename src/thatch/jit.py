@@ -98,7 +98,10 @@ def _compiled(function: F, inline: Literal["always", "never"], is_counting: bool
     try:
         compiled: Any = numba.njit(cache=True, **options)(function)
         with suppress(AttributeError):  # should Numba's own names change, it works as it does by itself
-            compiled._cache._cache_file._source_stamp = _kernels_stamp()
+            file = compiled._cache._cache_file
+            file._source_stamp = _kernels_stamp()
+            # Compared before the rest of an index is unpickled, which fails if a type that it names is gone.
+            file._version = f"{file._version} {_kernels_stamp()}"
     except (RuntimeError, OSError):  # "no locator available": neither beside the file nor in the user's home
         compiled = numba.njit(**options)(function)
     result: F = compiled

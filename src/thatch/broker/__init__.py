@@ -4,14 +4,16 @@ In reading order:
 
     cells         matching by cell numbers, between brokers that agree on a partition
     policy        how a broker forwards: settings of one mechanism
-    tables        what came over links: entries, an index over all of them, digests
+    tables        what came over links: entries, and an index over all of them
     image         what a broker has worked out, kept for its next start
     outbound      what one neighbour was sent: covered, merged, preserved
     statistics    how far from its subscriber an event parts from those of others: what pruning goes by
     link          one neighbour: its session, what it was sent, what has settled
     forwarding    what each neighbour needs to know, and the net change to send
+    pace          how fast preserved subscriptions are replaced
     router        the way of events: what may be published, and where it goes
     broker        `Broker.handle`: a message in, effects out
+    inspect       why something was forwarded, or was not
     dryrun        plans before acts: what would be sent, found out on a copy
     client_state  a client: what it wants at one broker, or at two while it moves
 """

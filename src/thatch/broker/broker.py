@@ -1,13 +1,13 @@
 """The broker. `handle(message, link, now)` is the only way in, the list of effects the only way out.
 
-The rule that keeps it clean: no input or output, no clock, no thread, no iteration over sets. Whoever drives it (the
-simulator, the daemon) delivers what comes over each link in order, and runs the effects in order.
+The rule that keeps it clean: no input or output, no clock, no thread, no iteration over sets. Its driver (the simulator
+or the node) delivers what comes over each link in order, and runs the effects in order.
 
-    message -> check it -> tables (tables.py) -> offers (forwarding.py) -> told sets (link.py) -> net changes -> effects
+    message -> check it -> received tables (tables.py) -> offers (forwarding.py) -> active sets (outbound.py) -> effects
     event   -> the router (router.py) -> effects
 
-What is wrong with a client's message is refused before anything changes. What is wrong with a neighbour's is its fault:
-it is told why, and the link is closed.
+A wrong message of a client is refused before anything changes. A wrong message of a neighbour is its fault: it gets the
+reason, and the link is closed.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.image import Decision, Known, read_image, write_image
 from thatch.broker.link import Link, Waiting
-from thatch.broker.outbound import ToldTable
+from thatch.broker.outbound import OutboundTable
+from thatch.broker.pace import AT_ONCE, Pace
 from thatch.broker.policy import Settings
 from thatch.broker.router import Router
-from thatch.broker.tables import (
-    ADVERTISEMENTS,
-    SUBSCRIPTIONS,
-    Entry,
-    Table,
-    bucket_of,
-    check_name,
-    differing,
-    digest,
-    digest_size,
-    without_alias,
-)
+from thatch.broker.tables import Entry, ReceivedTables
 from thatch.errors import CallerError, PeerError, ThatchError, shown
+from thatch.protocol.digest import bucket_of, differing, digest, digest_size
+from thatch.protocol.ids import (
+    ADVERTISEMENTS,
+    ENTRY_NAMES,
+    SUBSCRIPTIONS,
+    check_name,
+    client_id,
+    is_of_broker,
+    overlay_id,
+)
 from thatch.protocol.messages import (
     PROTOCOL,
     Accepted,
@@ -70,11 +70,9 @@ from thatch.protocol.messages import (
 from thatch.region.region import Region
 from thatch.space.space import Space
 
-REPLACED_MAX = 1e9  # of what preserved subscriptions stand for, at once
-ROUNDING = 1e-6  # of a subscription: a tick that comes a nanosecond early is in time
-OPERATOR = ""  # the link of whoever drives the broker
-PRESERVED = "preserved"  # the table of records of what is told though it has left
-LEAVING = "leaving"  # and of how far it is to be taken back, as JSON
+OPERATOR = ""  # the link of the driver
+PRESERVED = "preserved"  # the table of records of subscriptions that have left and stay forwarded
+LEAVING = "leaving"  # and of how far each is still to be withdrawn, as JSON
 Compile = Callable[[str, Space], Region]
 
 
@@ -116,9 +114,7 @@ class Broker:
         self._router = Router(space, self.settings, self._forwarding)
         self._opening: Waiting | None = None  # an `Extend` of the operator that has not settled
         self._persists = 0
-        self._changed_at: float | None = None  # when subscriptions came or went; None: not since this was started
-        self._replaced_at = self._ticked_at = 0.0  # when preserved ones were replaced, and when time passed last
-        self._allowance, self._turn = 1.0, 0  # of what is replaced, and the link that is first
+        self._pace = Pace()
         self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
         self._records: list[Record] = []
         self._effects: list[Effect] = []
@@ -142,12 +138,12 @@ class Broker:
         image: bytes | None = None,
         decided: Mapping[str, Decision] | None = None,
     ) -> Broker:
-        """As it was, from all its records in order. Its links are down; what it tells is decided anew, or known, and
+        """As it was, from all its records in order. Its links are down; what it forwards is decided anew, or known, and
         compared with what each neighbour holds when the link is up.
 
         `image`: what it knew at an earlier moment (image.py). `decided`: what was decided elsewhere about
-        subscriptions, by the ids of the records. On each link one stays held back if all that its certificate names is
-        told there; of others it is decided as when they come. Neither is used if the space has grown since: clauses
+        subscriptions, by the ids of the records. On each link one stays passive if all that its certificate names is
+        active there; others are decided as when they come. Neither is used if the space has grown since: clauses
         then mean more."""
         kept: dict[tuple[str, str, str], Put] = {}
         for record in records:
@@ -171,9 +167,12 @@ class Broker:
         entries: dict[str, list[Entry]] = {SUBSCRIPTIONS: [], ADVERTISEMENTS: []}
         for put in kept.values():
             if put.table == PRESERVED and put.link in broker._links:
-                further = kept.get((LEAVING, put.link, put.id))
-                broker._links[put.link].subscriptions.preserve_again(
-                    put.id, put.where, broker._region(put.where), {} if further is None else json.loads(further.where)
+                hops_left = kept.get((LEAVING, put.link, put.id))
+                broker._links[put.link].outbound.subscriptions.preserve_again(
+                    put.id,
+                    put.where,
+                    broker._region(put.where),
+                    {} if hops_left is None else json.loads(hops_left.where),
                 )
         for put in kept.values():
             if put.table not in entries:
@@ -181,20 +180,20 @@ class Broker:
             region = known.regions.get(put.where)
             if region is None:
                 region = broker._region(put.where)
-            told_as = put.id.split("/", 2)[2] if broker._links[put.link].is_client else put.id
+            peer_id = client_id(put.id) if broker._links[put.link].is_client else put.id
             into = entries[put.table]
-            into.append(Entry(len(into), put.link, put.id, told_as, put.where, region, put.expires))
+            into.append(Entry(len(into), put.link, put.id, peer_id, put.where, region, put.expires))
             broker._note_expiry((put.table, put.link, put.id), put.expires)
         broker._forwarding.load(entries, known)
         for link in broker._forwarding.brokers():
-            broker._forwarding.news(link)  # nothing to send
-            link.owe()  # and nothing of it has settled before the link is synced
+            broker._forwarding.drain_updates(link)  # nothing to send
+            link.mark_unsent()  # and nothing of it has settled before the link is synced
         return broker
 
     # --- The way in -------------------------------------------------------------------------------------------------
 
     def handle(self, message: Message, link: str, now: float) -> list[Effect]:
-        """What to do about a message that came over a link (or from whoever drives this: `OPERATOR`) at a time."""
+        """What to do about a message that came over a link (or from the driver: `OPERATOR`) at a time."""
         self._effects, self._records, self._now = [], [], now
         if type(message) is Publish and link != OPERATOR:
             self._router.publish(message, link, now, self._effects)
@@ -212,7 +211,7 @@ class Broker:
             handler(message, link)
         except (PeerError, CallerError) as error:
             self._blame(message, link, error)
-        self._tell()
+        self._send_updates()
         if isinstance(message, Sequenced) and link != OPERATOR:
             self._wait(message.seq, link)
         self._answer()
@@ -226,11 +225,13 @@ class Broker:
         source = self._links.get(link)
         if source is None or not source.is_met or session_of(message.seq) != source.peer_session:
             return False
-        if message.seq <= source.heard:
+        if message.seq <= source.last_seq_received:
             return False
-        if message.seq > source.heard + 1:
-            raise PeerError(f"{message.seq - source.heard - 1} messages are missing before {type(message).__name__}")
-        source.heard = message.seq
+        if message.seq > source.last_seq_received + 1:
+            raise PeerError(
+                f"{message.seq - source.last_seq_received - 1} messages are missing before {type(message).__name__}"
+            )
+        source.last_seq_received = message.seq
         return True
 
     def _blame(self, message: Message, link: str, error: ThatchError) -> None:
@@ -246,15 +247,14 @@ class Broker:
         if close:
             source.disconnect()
 
-    def _tell(self) -> None:
+    def _send_updates(self) -> None:
+        """Send each neighbour the net change, and record what is preserved for it."""
         for link in self._forwarding.brokers():
-            self._effects += [Send(link.name, message) for message in self._forwarding.news(link)]
-            told = link.subscriptions
-            for id in told.unsaved:
-                further = told.preserved.get(id)
-                self._keep(PRESERVED, link.name, id, None if further is None else told.wheres[id])
-                self._keep(LEAVING, link.name, id, json.dumps(further) if further else None)
-            told.unsaved = {}
+            self._effects += [Send(link.name, message) for message in self._forwarding.drain_updates(link)]
+            for id, saved in link.outbound.subscriptions.take_unsaved().items():
+                where, hops_left = saved or (None, {})
+                self._keep(PRESERVED, link.name, id, where)
+                self._keep(LEAVING, link.name, id, json.dumps(hops_left) if hops_left else None)
 
     def _keep(self, table: str, link: str, id: str, where: str | None) -> None:
         self._records.append(Drop(table, link, id) if where is None else Put(table, link, id, where))
@@ -266,7 +266,7 @@ class Broker:
 
     def _unsettled(self, but: str) -> dict[str, int]:
         brokers = self._forwarding.brokers()
-        return {each.name: each.posted for each in brokers if each.name != but and each.posted > each.settled}
+        return {each.name: each.sent_total for each in brokers if each.name != but and each.sent_total > each.settled}
 
     def _answer(self) -> None:
         """Say what has settled by now."""
@@ -276,7 +276,7 @@ class Broker:
                 if seq is not None:
                     self._effects.append(Send(link.name, Settled(seq)))
         if self._opening is not None and all(
-            self._links[name].settled >= posted for name, posted in self._opening.until.items()
+            self._links[name].settled >= sent_total for name, sent_total in self._opening.until.items()
         ):
             self._opening = None
             self._open()
@@ -289,7 +289,7 @@ class Broker:
             return
         if self._links[link].is_client:
             raise CallerError(
-                f"a client takes nothing back with a subscription: unsubscribe {shown(message.retracts[0])}"
+                f"a client retracts nothing with a subscription: unsubscribe {shown(message.retracts[0])}"
             )
         self._exchange(link, dict.fromkeys(message.retracts), {message.id: message.where})
 
@@ -298,17 +298,17 @@ class Broker:
             self._drop(message, link)
             return
         if self._links[link].is_client:
-            raise CallerError(f"a client unsubscribes one id at a time, and nothing beside it: {shown(message.id)}")
+            raise CallerError(f"a client unsubscribes one id at a time, and sends nothing with it: {shown(message.id)}")
         gone = {id: message.prune.get(id) for id in (message.id, *message.also)}
         self._exchange(link, gone, message.replacements)
 
     def _exchange(self, link: str, gone: Mapping[str, dict[str, int] | None], new: Mapping[str, str]) -> None:
-        """Of what a neighbour told, some leave and others come in their place."""
+        """Of what a neighbour sent, some leave and others come in their place."""
         regions = {id: (where, self._region(where)) for id, where in new.items()}
-        held = self._forwarding.subscriptions.of_link(link)
+        held = self.received.subscriptions.of_link(link)
         leaving = {id: prune for id, prune in gone.items() if id in held}
         self._forwarding.exchange(link, leaving, regions)
-        self._changed_at = self._now
+        self._pace.note_change(self._now)
         for id, where in new.items():
             self._note_expiry((SUBSCRIPTIONS, link, id), None)
             self._records.append(Put(SUBSCRIPTIONS, link, id, where))
@@ -321,7 +321,7 @@ class Broker:
         source = self._links[link]
         expires = None if isinstance(message, Replace) else message.expires
         if isinstance(message, Replace) and source.is_client:
-            held = self._forwarding.table(table).of_link(link).get(f"{self.name}/{link}/{message.id}")
+            held = self.received.table(table).of_link(link).get(overlay_id(self.name, link, message.id))
             if held is None:
                 raise CallerError(f"no subscription {shown(message.id)} to replace: subscribe it")
             expires = held.expires
@@ -339,7 +339,7 @@ class Broker:
         if expires is not None and not expires > self._now:
             raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {self._now!r}")
         self._forwarding.put(table, source.name, own, where, self._region(where), expires, cells)
-        self._changed_at = self._now
+        self._pace.note_change(self._now)
         self._note_expiry((table, source.name, own), expires)
         self._records.append(Put(table, source.name, own, where, expires))
 
@@ -350,19 +350,19 @@ class Broker:
         if id is not None and self._remove(table, link, id) and source.is_client:
             self._effects.append(Send(link, Accepted(message.seq)))
         elif source.is_client:
-            raise CallerError(f"no {table[:-1]} {shown(message.id)}")
+            raise CallerError(f"no {ENTRY_NAMES[table]} {shown(message.id)}")
 
     def _remove(self, table: str, link: str, id: str) -> bool:
         if not self._forwarding.drop(table, link, id, self._prune_of(table, link, id)):
             return False
-        self._changed_at = self._now
+        self._pace.note_change(self._now)
         self._expiries.pop((table, link, id), None)
         self._records.append(Drop(table, link, id))
         return True
 
     def _prune_of(self, table: str, link: str, id: str) -> dict[str, int] | None:
-        """How far a client's subscription is to be taken back; its history is not needed any longer."""
-        entry = self._forwarding.subscriptions.of_link(link).get(id) if table == SUBSCRIPTIONS else None
+        """How far a client's subscription is to be withdrawn; its history is not needed any longer."""
+        entry = self.received.subscriptions.of_link(link).get(id) if table == SUBSCRIPTIONS else None
         if entry is None or not self._links[link].is_client:
             return None
         prune = self._forwarding.prune_of(entry, self._router.distances, self._now)
@@ -370,13 +370,13 @@ class Broker:
         return prune
 
     def _own_id(self, table: str, source: Link, id: str) -> str | None:
-        """The id by which the overlay knows it: of a client's, with where it lives. None for an echo of our own
-        advertisement; a subscription of ours that comes back may be preserved there, and stand for others."""
+        """The id by which the overlay knows it: a client's id with where it lives. None for an echo of our own
+        advertisement; a subscription of ours that comes back may be preserved there, and cover others."""
         if source.is_client:
             if not id:
                 raise CallerError("an id is a text that is not empty")
-            return f"{self.name}/{source.name}/{id}"
-        is_echo = table == ADVERTISEMENTS and without_alias(id).startswith(f"{self.name}/")
+            return overlay_id(self.name, source.name, id)
+        is_echo = table == ADVERTISEMENTS and is_of_broker(id, self.name)
         return None if is_echo else id
 
     def _space_of(self, text: str) -> Space:
@@ -396,42 +396,21 @@ class Broker:
         settings = message.settings
         if link != OPERATOR or not isinstance(settings, Settings):
             raise PeerError("only its operator tunes a broker, with Settings")
-        if not settings.tells_as(self.settings):
+        if not settings.sends_same_as(self.settings):
             raise CallerError(
-                "a running broker changes how things leave (packed, theta), not what it tells: restore it"
+                "a running broker can change how subscriptions leave (packed, theta), not what it forwards: restart it"
             )
         self.settings = self._forwarding.settings = settings
         self._router.tune(settings)
         for each in self._links.values():
             each.policy = settings.policy_of(each.name)
-        for each in self._forwarding.brokers() if not settings.replaced else ():
-            each.subscriptions.replace_preserved(int(REPLACED_MAX), is_idle=False)  # all at once
+        for each in self._forwarding.brokers() if not settings.replacements_per_second_max else ():
+            each.outbound.subscriptions.replace_preserved(int(AT_ONCE), is_idle=False)
 
     def _tick(self, _: Tick, link: str) -> None:
         for key in [key for key, expires in self._expiries.items() if expires <= self._now]:
             self._remove(*key)
-        self._replace_preserved()
-
-    def _replace_preserved(self) -> None:
-        """Tell what preserved ones stand for, so many a second, and no faster than neighbours settle it; of those that
-        are kept, while subscriptions are idle. Also where `theta` is no longer set: what was preserved is to end."""
-        if self._changed_at is None:
-            self._changed_at = self._now
-        rate = min(self.settings.replaced, REPLACED_MAX)  # settings may be infinite
-        if not rate:
-            return
-        idle = rate * (self._now - max(self._replaced_at, self._changed_at + self.settings.idle)) + ROUNDING
-        ticking = rate * min(self._now - (self._ticked_at or self._now), 1.0)
-        self._allowance = min(self._allowance + ticking, max(ticking, 1.0) + 1.0)  # so much at a time, and a remainder
-        most = int(min(idle if idle >= 1 else self._allowance + ROUNDING, REPLACED_MAX))
-        self._ticked_at = self._now
-        links = list(self._forwarding.brokers())
-        for at in range(len(links)):
-            link = links[(self._turn + at) % len(links)]
-            if done := link.replace_preserved(most, is_idle=idle >= 1):
-                most -= done
-                self._replaced_at, self._allowance = self._now, max(0.0, self._allowance - done)
-        self._turn += 1
+        self._pace.replace_preserved(list(self._forwarding.brokers()), self.settings, self._now)
 
     def publish_all(self, messages: Sequence[Publish], link: str, now: float) -> list[list[Effect]]:
         """The effects of each event, as from `handle` one after the other."""
@@ -477,9 +456,9 @@ class Broker:
 
     def _forget(self, name: str) -> None:
         if self._links[name].is_client:
-            for id in list(self._forwarding.subscriptions.of_link(name)):
+            for id in list(self.received.subscriptions.of_link(name)):
                 self._remove(SUBSCRIPTIONS, name, id)
-        for id in self._links[name].subscriptions.preserved:
+        for id in self._links[name].outbound.subscriptions.preserved:
             self._records += [Drop(PRESERVED, name, id), Drop(LEAVING, name, id)]
         for table, id in self._forwarding.forget_link(name):
             self._expiries.pop((table, name, id), None)
@@ -491,7 +470,7 @@ class Broker:
             self._opening.until.pop(name, None)
         self._announce()
 
-    def _members_beside(self, link: Link) -> tuple[str, ...]:
+    def _members_except_behind(self, link: Link) -> tuple[str, ...]:
         """The brokers on this side of a link, also those behind others that are cut and will return."""
         if link.is_client:
             return ()
@@ -500,16 +479,16 @@ class Broker:
 
     def _greet(self, link: Link) -> None:
         durable = any(each.is_durable for each in self._links.values() if each is not link) and not link.is_client
-        members, partition = self._members_beside(link), self._partition()
+        members, partition = self._members_except_behind(link), self._partition()
         hello = Hello(self.name, link.session, self._space_text, members=members, durable=durable, partition=partition)
         link.announced = hello
         self._effects.append(Send(link.name, hello))
 
     def _announce(self) -> None:
-        """Greet those again to whom the greeting says something new."""
+        """Greet the neighbours again to which the greeting says something new."""
         durable = [link.name for link in self._links.values() if link.is_durable]
         for link in self._forwarding.brokers():
-            now = self._members_beside(link), durable not in ([], [link.name])
+            now = self._members_except_behind(link), durable not in ([], [link.name])
             if link.is_up and (link.announced is None or now != (link.announced.members, link.announced.durable)):
                 self._greet(link)
 
@@ -532,7 +511,7 @@ class Broker:
         if not link.is_client and self._closes_cycle(message, link):
             return
         if not link.is_met:
-            link.is_met, link.peer_session, link.heard = True, message.session, message.session << 32
+            link.is_met, link.peer_session, link.last_seq_received = True, message.session, message.session << 32
             link.agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
             link.behind = None if link.is_client or space.extends(self.space) else space
             self._send_digest(link)
@@ -561,19 +540,19 @@ class Broker:
         return False
 
     def _refused(self, message: Refused, name: str) -> None:
-        """A neighbour refuses the link; whoever drives this hears it from the link's end."""
+        """A neighbour refuses the link; the driver hears it from the endpoint."""
 
     # --- Resynchronisation ------------------------------------------------------------------------------------------
 
     def _send_digest(self, link: Link) -> None:
-        subscriptions = self._forwarding.subscriptions.of_link(link.name)
-        advertisements = self._forwarding.advertisements.of_link(link.name)
+        subscriptions = self.received.subscriptions.of_link(link.name)
+        advertisements = self.received.advertisements.of_link(link.name)
         size = digest_size(len(subscriptions) + len(advertisements))
-        hashes = (digest(_as_told(each), size) for each in (subscriptions, advertisements))
+        hashes = (digest(_as_the_peer_knows_them(each), size) for each in (subscriptions, advertisements))
         self._effects.append(Send(link.name, Digest(link.next_seq(), size, *hashes)))
 
     def _digest(self, message: Digest, name: str) -> None:
-        """Tell a neighbour what it does not hold, and what to hold no longer."""
+        """Send a neighbour what it does not hold, and what to hold no longer."""
         link = self._links[name]
         if link.is_client or link.is_synced:
             raise PeerError(f"a digest from {name!r} that was not asked for")
@@ -581,8 +560,8 @@ class Broker:
         self._effects.append(Send(name, Extend(link.next_seq(), self._space_text, is_open)))
         theirs = message.subscriptions, message.advertisements
         listings = [
-            differing({id: (where, None) for id, where in table.all_told().items()}, hashes, message.size)
-            for (_, table), hashes in zip(link.tables(), theirs, strict=True)
+            differing({id: (where, None) for id, where in table.forwarded().items()}, hashes, message.size)
+            for table, hashes in zip(link.outbound, theirs, strict=True)
         ]
         self._effects.append(Send(name, Synced(link.sync(), message.size, *listings)))
 
@@ -600,9 +579,9 @@ class Broker:
                         raise
                     self._effects.append(Reject(name, Refused(message.seq, id, str(error), table)))
                     if id:
-                        self._remove(table, name, f"{self.name}/{name}/{id}")  # the client forgets it too
-            for entry in list(self._forwarding.table(table).of_link(name).values()) if buckets else ():
-                if entry.told_as not in listed and bucket_of(entry.told_as, message.size) in buckets:
+                        self._remove(table, name, overlay_id(self.name, name, id))  # the client forgets it too
+            for entry in list(self.received.table(table).of_link(name).values()) if buckets else ():
+                if entry.peer_id not in listed and bucket_of(entry.peer_id, message.size) in buckets:
                     self._remove(table, name, entry.id)
         if link.is_client:
             self._effects.append(Send(name, Accepted(message.seq)))
@@ -643,11 +622,10 @@ class Broker:
             self._opening = Waiting(0, self._unsettled(OPERATOR))
 
     def _move(self, space: Space) -> None:
-        tables = (self._forwarding.subscriptions, self._forwarding.advertisements)
-        wheres = dict.fromkeys(entry.where for table in tables for entry in table)
+        wheres = dict.fromkeys(entry.where for table in self.received for entry in table)
         for link in self._forwarding.brokers():
-            for _, told in link.tables():
-                wheres.update(dict.fromkeys(told.wheres.values()))
+            for outbound in link.outbound:
+                wheres.update(dict.fromkeys(outbound.wheres.values()))
         self._forwarding.move(space, {where: self._compile(where, space) for where in wheres})
         for link in self._forwarding.brokers():
             if not link.is_synced and link.behind is None:  # else `Extend` comes before what is new
@@ -663,7 +641,7 @@ class Broker:
             if link.is_synced:
                 self._effects.append(Send(link.name, make(link.next_seq())))
             else:
-                link.owe()
+                link.mark_unsent()
 
     def _spread_space(self, but: str, opened: bool) -> None:
         self._spread(but, lambda seq: Extend(seq, self._space_text, opened))
@@ -677,7 +655,7 @@ class Broker:
         self._router.open_space = self.space
         self._records.append(Put("space", "", "opened", self._space_text))
 
-    # --- For those who look -----------------------------------------------------------------------------------------
+    # --- Inspection -----------------------------------------------------------------------------------------------
 
     @property
     def space(self) -> Space:
@@ -692,58 +670,22 @@ class Broker:
     def links(self) -> Mapping[str, Link]:
         return self._links
 
-    def tables(self) -> tuple[Table, Table]:
+    @property
+    def received(self) -> ReceivedTables:
         """What came over all links."""
-        return self._forwarding.subscriptions, self._forwarding.advertisements
+        return self._forwarding.received
 
     def table_size(self) -> int:
         """Subscriptions received."""
-        return len(self._forwarding.subscriptions)
+        return len(self.received.subscriptions)
 
-    def received(self, table: str, link: str) -> dict[str, str]:
+    def received_from(self, table: str, link: str) -> dict[str, str]:
         """What came over a link, as ids and clauses."""
-        return {id: entry.where for id, entry in self._forwarding.table(table).of_link(link).items()}
+        return {id: entry.where for id, entry in self.received.table(table).of_link(link).items()}
 
-    def told(self, table: str, link: str) -> ToldTable:
-        return self._links[link].table(table)
-
-    def why_told(self, id: str, link: str) -> str:
-        """Why a neighbour was told of a subscription, or not."""
-        if link not in self._links or self._links[link].is_client:
-            raise CallerError(f"broker {self.name!r} has no neighbour {shown(link)}")
-        told = self.told(SUBSCRIPTIONS, link)
-        if id in told.preserved:
-            names = ", ".join(map(repr, told.told.dependents(id)))
-            return f"{id!r} has left, and {link!r} is still told of it for those that it holds back: {names}"
-        entries = self._forwarding.subscriptions.of_id(id)
-        if not entries:
-            raise CallerError(f"broker {self.name!r} knows no subscription {shown(id)}")
-        if id in told.wheres:
-            certificate = told.told.certificate(id)
-            if certificate is None:
-                as_merger = "" if told.merging is None else f", merged with others as {told.told_as(id)!r}"
-                return f"{id!r} was told to {link!r}{as_merger}"
-            if not certificate:
-                return f"{id!r} was not told to {link!r}: no event can match it"
-            names = ", ".join(map(repr, certificate))
-            return f"{id!r} was not told to {link!r}, which was told of what covers it: {names}"
-        if self.settings.routing == "events":
-            return f"{id!r} was not told to {link!r}: events flood, subscriptions stay where they are"
-        if list(entries) == [link]:
-            return f"{id!r} was not told to {link!r}: it came from there"
-        return f"{id!r} was not told to {link!r}: nobody there advertised an event that it wants"
-
-    def why_forwarded(self, event: Mapping[str, Any], link: str) -> str:
-        """Why an event goes over a link, or does not: the subscriptions that came over it and want the event."""
-        if link not in self._links:
-            raise CallerError(f"broker {self.name!r} has no link {shown(link)}")
-        if self.settings.routing == "events" and not self._links[link].is_client:
-            return f"the event goes to {link!r}: events flood"
-        entries = self._forwarding.subscriptions.holding(self.space.encode(event))
-        ids = [entry.id for entry in entries if entry.link == link]
-        if ids:
-            return f"the event goes to {link!r}: it is wanted by {', '.join(map(repr, ids))}"
-        return f"the event does not go to {link!r}: no subscription from there wants it"
+    def outbound(self, table: str, link: str) -> OutboundTable:
+        """What a neighbour was sent."""
+        return self._links[link].outbound.table(table)
 
     def shared(self) -> dict[int, Any]:
         """What a copy has in common with this broker, for `copy.deepcopy`: what clauses mean, and coordinates."""
@@ -754,9 +696,10 @@ class Broker:
 
     def image(self) -> bytes:
         """What was worked out so far, for the next start (image.py)."""
-        regions = {entry.where: entry.region for table in self.tables() for entry in table}
+        regions = {entry.where: entry.region for table in self.received for entry in table}
         decisions = {
-            link.name: {name: table.decisions() for name, table in link.tables()} for link in self._forwarding.brokers()
+            link.name: {name: table.decisions() for name, table in link.outbound.items()}
+            for link in self._forwarding.brokers()
         }
         return write_image(self.space, regions, decisions)
 
@@ -765,23 +708,23 @@ class Broker:
         the broker so many hops away, or nearer (the congestion paper's phi there). By the events of the window."""
         found = {
             each.id: self._router.distances.similarity(id, each.id, hops, now)
-            for entry in self._forwarding.subscriptions.of_id(id).values()
-            for each in self._forwarding.advertisements.meeting(entry.region)
+            for entry in self.received.subscriptions.of_id(id).values()
+            for each in self.received.advertisements.meeting(entry.region)
         }
         return {id: share for id, share in found.items() if share is not None}
 
     def check_invariants(self) -> None:
         self._forwarding.check_invariants()
         for key in self._expiries:
-            assert key[2] in self._forwarding.table(key[0]).of_link(key[1])
+            assert key[2] in self.received.table(key[0]).of_link(key[1])
         for link in self._links.values():
-            assert link.settled <= link.posted
+            assert link.settled <= link.sent_total
             assert not (link.is_synced and not link.is_met) and not (link.is_met and not link.is_up)
 
 
-def _as_told(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:
-    """As the one who told them knows them."""
-    return [(entry.told_as, entry.where, entry.expires) for entry in entries.values()]
+def _as_the_peer_knows_them(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:
+    """Ids, clauses and leases, under the ids that the peer uses."""
+    return [(entry.peer_id, entry.where, entry.expires) for entry in entries.values()]
 
 
 def _compiled(where: str, space: Space) -> Region:

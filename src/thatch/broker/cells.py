@@ -30,7 +30,7 @@ class Cells(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attributes: tuple[str, ...] | None = None  # the first four, if none are named
     bits: int = 8  # cells of an attribute: up to 2^bits
     path: str = "hilbert"  # or "z", "gray"
-    ranges_max: int = 64  # of one subscription: with more it is told in coarser cells
+    ranges_max: int = 64  # of one subscription: with more it is sent in coarser cells
 
     def grid(self, space: Space) -> Grid:
         grid = Grid(space, self.attributes, self.bits, self.path, ranges_max=self.ranges_max)
@@ -50,7 +50,7 @@ class LinkCells:
         self._next = 0
 
     def put(self, link: str, id: str, table: str, region: Region, ranges: Sequence[int] = ()) -> None:
-        """`table`: the link, or `CLIENTS`. `ranges`: as the neighbour told them, flat; else they are computed."""
+        """`table`: the link, or `CLIENTS`. `ranges`: as the neighbour sent them, flat; else they are computed."""
         self.drop(link, id)
         own = self._checked(ranges) if ranges else cells_around(self.grid, region)
         self._tables.setdefault(table, RangeTable()).add(self._next, own)

@@ -1,6 +1,6 @@
 """A client: what it wants and publishes, at one broker or at two while it moves. A pure state machine, like the broker.
 
-It keeps what it has told each broker, and tells it again when a link returns and the broker's digest differs. Events
+It keeps what it has sent each broker, and sends it again when a link returns and the broker's digest differs. Events
 are delivered at least once; each is handed on once, as long as it is among the last `REMEMBERED`.
 
 Moving loses nothing: subscribe at the new broker; when that has settled, flush the old one; when that has settled,
@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, check_name, differing
 from thatch.errors import CallerError, shown
+from thatch.protocol.digest import differing
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name
 from thatch.protocol.messages import (
     Accepted,
     Advertise,
@@ -62,7 +63,7 @@ class Home:
     changed_at: dict[Key, int] = field(default_factory=dict)  # seq of the last change of each not settled, in order
     before: dict[int, tuple[Key, Held]] = field(default_factory=dict)  # by seq: what was held, until it is accepted
 
-    def held(self, key: Key) -> Held:
+    def current(self, key: Key) -> Held:
         return (self.wheres[key], self.expires.get(key)) if key in self.wheres else None
 
     def next_seq(self) -> int:
@@ -81,7 +82,7 @@ class Home:
             del self.changed_at[first]
 
 
-class Seen:
+class RecentIds:
     """The last ids. (A dict alone would do, but to find its first key it walks over all that were deleted.)"""
 
     def __init__(self, count: int) -> None:
@@ -107,7 +108,7 @@ class Client:
         self.refusals: deque[Refused] = deque(maxlen=REFUSALS)  # the last ones
         self._life = 0  # the first session: other than in any earlier life of this client
         self._published = 0
-        self._seen = Seen(REMEMBERED)
+        self._seen = RecentIds(REMEMBERED)
 
     def connect(self, broker: str, session: int) -> list[Send]:
         home = self.homes.setdefault(broker, Home())
@@ -134,7 +135,7 @@ class Client:
         key = SUBSCRIPTIONS, id
         if key not in home.wheres:
             raise CallerError(f"no subscription {shown(id)} to replace")
-        held = home.held(key)
+        held = home.current(key)
         home.wheres[key] = where
         return self._changed(broker, key, held, lambda seq: Replace(seq, id, where))
 
@@ -171,7 +172,7 @@ class Client:
     def _put(self, broker: str, table: str, id: str, where: str, expires: float | None, kind: Any) -> list[Send]:
         home = self.homes[broker]
         key = table, id
-        held = home.held(key)
+        held = home.current(key)
         home.wheres[key] = where
         home.expires.pop(key, None)
         if expires is not None:
@@ -188,7 +189,7 @@ class Client:
     def _changed(self, broker: str, key: Key, held: Held, message: Any) -> list[Send]:
         home = self.homes[broker]
         if not home.is_synced:
-            home.note_change(key, 0)  # told when it is
+            home.note_change(key, 0)  # sent when it is
             return []
         seq = home.next_seq()
         home.note_change(key, seq)
@@ -231,7 +232,7 @@ class Client:
         return [Send(broker, Synced(seq, message.size, *listings))]
 
     def _take_back(self, message: Refused, home: Home) -> None:
-        """A broker refused what it was told, and holds what it held before."""
+        """A broker refused what it was sent, and holds what it held before."""
         key, held = home.before.pop(message.seq, ((message.table, message.id), None))
         if not message.seq or key != (message.table, message.id):
             return

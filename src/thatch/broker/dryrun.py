@@ -1,7 +1,7 @@
-"""Plans before acts: what would be told if a subscription left, or came, or the policy of a link were another one.
+"""Plans before acts: what would be sent if a subscription left, or came, or a link had another policy.
 
-The act is done on a copy of the broker, so that a plan is what happens, not an estimate: the same engine, the same told
-sets. Only how many events would come in vain is estimated, from the history that incremental pruning keeps. A plan is
+The act is done on a copy of the broker, so that a plan is what happens, not an estimate: the same engine, the same
+active sets. Only the share of false positives is estimated, from the history that incremental pruning keeps. A plan is
 of one broker and its own links; the simulator makes plans of a whole overlay (sim/dryrun.py).
 
 One thing is shared with the copy: the strings of a planned clause become known to the space, like those of any clause
@@ -18,23 +18,23 @@ from msgspec.structs import replace
 
 from thatch.broker.broker import OPERATOR, Broker
 from thatch.broker.link import Link
-from thatch.broker.outbound import ToldTable
+from thatch.broker.outbound import OutboundTable
 from thatch.broker.policy import Policy, Settings
-from thatch.broker.tables import SUBSCRIPTIONS
 from thatch.errors import CallerError, shown
+from thatch.protocol.ids import SUBSCRIPTIONS, merger_prefix, overlay_id
 from thatch.protocol.messages import Effect, Message, Reject, Replace, Retune, Send, Sequenced, Subscribe, Unsubscribe
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:
-    """What a neighbour would be told."""
+    """What a neighbour would be sent."""
 
     link: str
-    told: int  # subscriptions, new or with another region
+    forwarded: int  # subscriptions, new or with another region
     withdrawn: int
     messages: int
-    preserved: int = 0  # that leave and would go on being told
-    in_vain: float | None = None  # the share of its events that would come for nobody; None: not known, or none
+    preserved: int = 0  # that leave and would stay forwarded
+    false_positives: float | None = None  # the share of its events that would come and that no subscription wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +44,25 @@ class Plan:
     links: tuple[LinkPlan, ...]  # only those over which something would be sent, or preserved
 
     @property
-    def told(self) -> int:
-        return sum(each.told for each in self.links)
+    def forwarded(self) -> int:
+        """Subscriptions forwarded, on all links together."""
+        return sum(each.forwarded for each in self.links)
 
     @property
     def messages(self) -> int:
         return sum(each.messages for each in self.links)
 
     def __str__(self) -> str:
-        busy = [each for each in self.links if each.told]
+        busy = [each for each in self.links if each.forwarded]
         kept = [each for each in self.links if each.preserved]
         text = f"{self.act}, {self.policy}: {_count(self.messages, 'message')}"
         if busy:
-            text += f", {_count(self.told, 'subscription')} told on {_count(len(busy), 'link')}"
+            text += f", {_count(self.forwarded, 'subscription')} forwarded on {_count(len(busy), 'link')}"
         if kept:
             text += f", preserved on {_count(len(kept), 'link')}"
-            known = [each.in_vain for each in kept if each.in_vain is not None]
+            known = [each.false_positives for each in kept if each.false_positives is not None]
             if known:
-                text += f" with up to {max(known):.0%} of its events in vain"
+                text += f" with up to {max(known):.0%} false positives"
         return text
 
 
@@ -70,7 +71,7 @@ def plan_unsubscription(broker: Broker, link: str, id: str, now: float, settings
     broker were tuned otherwise.
 
     >>> from thatch import Space
-    >>> from thatch.messages import Digest, Hello, LinkUp, seq_of
+    >>> from thatch.protocol.messages import Digest, Hello, LinkUp, seq_of
     >>> broker = Broker("B1", Space.parse("price int not null 0..1000"), Settings(routing="subscriptions"))
     >>> for name, is_client in (("ann", True), ("B2", False)):
     ...     hello = Hello(name, 7, broker.space.to_json(), is_client)
@@ -79,17 +80,17 @@ def plan_unsubscription(broker: Broker, link: str, id: str, now: float, settings
     >>> for at, where in enumerate(["price < 500", "price < 20", "price BETWEEN 30 AND 40"]):
     ...     effects = broker.handle(Subscribe(seq_of(7, at + 1), f"s{at}", where), "ann", 0.0)
     >>> print(plan_unsubscription(broker, "ann", "s0", 0.0))
-    removing 's0', exact lazy: 3 messages, 2 subscriptions told on 1 link
+    removing 's0', exact lazy: 3 messages, 2 subscriptions forwarded on 1 link
     >>> print(plan_unsubscription(broker, "ann", "s0", 0.0, broker.settings.tuned(packed=True)))
-    removing 's0', exact lazy, packed: 1 message, 2 subscriptions told on 1 link
+    removing 's0', exact lazy, packed: 1 message, 2 subscriptions forwarded on 1 link
     """
-    known = broker.received(SUBSCRIPTIONS, link)
-    own = f"{broker.name}/{link}/{id}" if _link(broker, link).is_client else id
+    known = broker.received_from(SUBSCRIPTIONS, link)
+    own = overlay_id(broker.name, link, id) if _link(broker, link).is_client else id
     if own not in known:
         raise CallerError(f"no subscription {shown(id)} came over link {shown(link)}")
     shares = broker.similarity(own, 0, now)
-    in_vain = 1 - min(shares.values()) if shares else None
-    return _planned(broker, f"removing {id!r}", Unsubscribe(0, id), link, now, settings, in_vain)
+    false_positives = 1 - min(shares.values()) if shares else None
+    return _planned(broker, f"removing {id!r}", Unsubscribe(0, id), link, now, settings, false_positives)
 
 
 def plan_subscription(
@@ -100,25 +101,26 @@ def plan_subscription(
 
 
 def plan_policy(broker: Broker, policy: Policy, links: Iterable[str] | None = None) -> Plan:
-    """If neighbours (all, or these) were told by another policy: what they would be told in addition, and what would be
+    """If neighbours (all, or these) had another policy: what they would be sent in addition, and what would be
     withdrawn."""
     names = [name for name, link in broker.links.items() if not link.is_client] if links is None else list(links)
     plans = []
     for name in names:
         link = _link(broker, name)
         if link.is_client:
-            raise CallerError(f"{shown(name)} is a client: it is told of nothing")
-        table, present = ToldTable(broker.space, policy, f"{broker.name}/~{name}/"), link.subscriptions
+            raise CallerError(f"{shown(name)} is a client: no subscription is forwarded to it")
+        table = OutboundTable(broker.space, policy, merger_prefix(broker.name, name))
+        present = link.outbound.subscriptions
         for id, where in present.wheres.items():
             if id not in present.preserved:
-                table.offer(id, where, present.told.region(id))
+                table.offer(id, where, present.active_set.region(id))
         table.skip()
-        new, old = table.all_told(), present.all_told()
-        told = sum(old.get(id) != where for id, where in new.items())
+        new, old = table.forwarded(), present.forwarded()
+        sent = sum(old.get(id) != where for id, where in new.items())
         withdrawn = len(old.keys() - new.keys())
-        if told or withdrawn:
-            plans.append(LinkPlan(name, told, withdrawn, told + withdrawn))
-    return Plan(f"telling {_count(len(names), 'neighbour')}", str(policy), tuple(plans))
+        if sent or withdrawn:
+            plans.append(LinkPlan(name, sent, withdrawn, sent + withdrawn))
+    return Plan(f"another policy for {_count(len(names), 'neighbour')}", str(policy), tuple(plans))
 
 
 def copied(broker: Broker) -> Broker:
@@ -127,22 +129,22 @@ def copied(broker: Broker) -> Broker:
 
 
 def sent_over(effects: Iterable[Effect]) -> dict[str, LinkPlan]:
-    """By link, what effects would tell neighbours of subscriptions."""
+    """By link, the subscriptions that effects would send to neighbours."""
     found: dict[str, LinkPlan] = {}
     for effect in effects:
         if not isinstance(effect, Send):
             continue
-        told, withdrawn = carried(effect.message)
-        if told or withdrawn:
+        sent, withdrawn = carried(effect.message)
+        if sent or withdrawn:
             before = found.get(effect.link, LinkPlan(effect.link, 0, 0, 0))
             found[effect.link] = LinkPlan(
-                effect.link, before.told + told, before.withdrawn + withdrawn, before.messages + 1
+                effect.link, before.forwarded + sent, before.withdrawn + withdrawn, before.messages + 1
             )
     return found
 
 
 def carried(message: Message) -> tuple[int, int]:
-    """Subscriptions that a message tells, and that it withdraws."""
+    """Subscriptions that a message sends, and that it withdraws."""
     if isinstance(message, Subscribe):
         return 1, len(message.retracts)
     if isinstance(message, Replace):
@@ -159,25 +161,29 @@ def _planned(
     link: str,
     now: float,
     settings: Settings | None,
-    in_vain: float | None,
+    false_positives: float | None,
 ) -> Plan:
     source = _link(broker, link)
     if not source.is_met:
         raise CallerError(f"link {shown(link)} is down: nothing can come over it")
     other = copied(broker)
-    other.handle(Retune(replace(settings or broker.settings, replaced=0.0)), OPERATOR, now)  # also what is told later
-    before = {name: set(each.subscriptions.preserved) for name, each in other.links.items()}
-    numbered = type(message)(source.heard + 1, *(getattr(message, name) for name in message.__struct_fields__[1:]))
+    other.handle(
+        Retune(replace(settings or broker.settings, replacements_per_second_max=0.0)), OPERATOR, now
+    )  # also what is sent later
+    before = {name: set(each.outbound.subscriptions.preserved) for name, each in other.links.items()}
+    numbered = type(message)(
+        source.last_seq_received + 1, *(getattr(message, name) for name in message.__struct_fields__[1:])
+    )
     effects = other.handle(numbered, link, now)
     for effect in effects:
         if isinstance(effect, Reject):
             raise CallerError(effect.refused.reason)
     plans = sent_over(effects)
     for name, each in other.links.items():
-        kept = len(set(each.subscriptions.preserved) - before[name])
+        kept = len(set(each.outbound.subscriptions.preserved) - before[name])
         if kept:
             sent = plans.get(name, LinkPlan(name, 0, 0, 0))
-            plans[name] = LinkPlan(name, sent.told, sent.withdrawn, sent.messages, kept, in_vain)
+            plans[name] = LinkPlan(name, sent.forwarded, sent.withdrawn, sent.messages, kept, false_positives)
     plans.pop(link, None)
     return Plan(act, str(other.settings.policy), tuple(plans.values()))
 

@@ -1,15 +1,15 @@
-"""What each neighbour is to know. The tables say what came; this says, for each link, what follows from it.
+"""What each neighbour needs to know. The received tables say what came; this says, for each link, what follows from it.
 
 A subscription is offered to every link but the one that it came over: toward publishers (the links over which an
 advertisement came that it meets), or everywhere, or nowhere where events flood. An advertisement is offered to every
-other link. Offers are looked at anew whenever something that they follow from has changed; a told set (cover/told.py)
-then decides what of them is told, and the difference to what the neighbour holds is sent when a message has been
-handled: what is told before what is withdrawn, so that nothing is missed in between; or all of it in one message, where
-the policy is to pack.
+other link. Offers are renewed whenever something that they follow from has changed; an active set (cover/active_set.py)
+then decides which are forwarded, and the difference to what the neighbour holds is sent when a message has been
+handled: additions before withdrawals, so that nothing is missed in between; or all of it in one message, where the
+policy is to pack.
 
-What leaves may bring along how far it is to be taken back toward each advertisement (the congestion paper's algorithm
-2). On a link toward none of these it is preserved, if others would have to be told in its place; and on other links,
-too, while these are more than may be told at once.
+A subscription that leaves may bring along how far it is to be withdrawn toward each advertisement (the congestion
+paper's algorithm 2). On a link toward none of these it is preserved, if others would have to be forwarded in its place;
+and on other links, too, while these are more than may be forwarded at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from thatch.broker.link import Link
 from thatch.broker.outbound import Prune
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
-from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS, Entry, Table, alias
+from thatch.broker.tables import Entry, ReceivedTables
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, alias, client_id
 from thatch.protocol.messages import Advertise, Message, Replace, Subscribe, Unadvertise, Unsubscribe
 from thatch.region.region import Region
 from thatch.space.space import Space
@@ -34,16 +35,12 @@ from thatch.space.space import Space
 class Forwarding:
     def __init__(self, space: Space, settings: Settings) -> None:
         self.settings = settings
-        self.subscriptions = Table(space)
-        self.advertisements = Table(space)
+        self.received = ReceivedTables(space)
         self.links: dict[str, Link] = {}
         self.cells = None if settings.cells is None else LinkCells(settings.cells.grid(space))
 
     def brokers(self) -> Iterable[Link]:
         return (link for link in self.links.values() if not link.is_client)
-
-    def table(self, name: str) -> Table:
-        return self.subscriptions if name == SUBSCRIPTIONS else self.advertisements
 
     def put(
         self,
@@ -56,7 +53,7 @@ class Forwarding:
         cells: Sequence[int] = (),
     ) -> None:
         """An entry came over a link, perhaps with the ranges of its cells."""
-        entries = self.table(table)
+        entries = self.received.table(table)
         held = entries.of_link(link).get(id)
         if held is not None and held.where == where:
             held.expires = expires
@@ -64,33 +61,36 @@ class Forwarding:
         is_client = self.links[link].is_client
         if table == SUBSCRIPTIONS and self.cells is not None:
             self.cells.put(link, id, CLIENTS if is_client else link, region, cells)
-        entries.put(link, id, where, region, expires, id.split("/", 2)[2] if is_client else id)
+        entries.put(link, id, where, region, expires, client_id(id) if is_client else id)
         self._follow(table, link, id, [region] if held is None else [held.region, region])
 
     def load(self, entries: Mapping[str, list[Entry]], known: Known) -> None:
         """The entries of each table, into empty ones, and what follows from them for each neighbour."""
         for name, each in entries.items():
-            self.table(name).load(each)
-        for entry in self.subscriptions:
+            self.received.table(name).load(each)
+        for entry in self.received.subscriptions:
             if self.cells is not None:
                 of = CLIENTS if self.links[entry.link].is_client else entry.link
                 self.cells.put(entry.link, entry.id, of, entry.region)
         for link in self.brokers():
-            for name, told in link.tables():
+            for name, outbound in link.outbound.items():
                 offers: dict[str, tuple[str, Region]] = {}
                 shared: dict[str, None] = {}  # ids that came over several links: offered with more thought
                 for entry in self._offered_to(link, name):
-                    if len(self.table(name).of_id(entry.id)) > 1:
+                    if len(self.received.table(name).of_id(entry.id)) > 1:
                         shared[entry.id] = None
                     else:
                         offers[entry.id] = entry.where, entry.region
-                told.load(offers, known.told_to(link.name, name))
+                outbound.load(offers, known.decisions_for(link.name, name))
                 for id in shared:
                     if name == SUBSCRIPTIONS:
                         self._offer_subscription(id, link)
                     else:
                         _offer(
-                            link, name, id, [e for e in self.advertisements.of_id(id).values() if e.link != link.name]
+                            link,
+                            name,
+                            id,
+                            [e for e in self.received.advertisements.of_id(id).values() if e.link != link.name],
                         )
 
     def _offered_to(self, link: Link, table: str) -> Iterable[Entry]:
@@ -98,18 +98,18 @@ class Forwarding:
         those."""
         routing = self.settings.routing
         if table == SUBSCRIPTIONS and routing == "advertisements":
-            advertised = self.advertisements.of_link(link.name).values()
-            met = {entry.number: entry for ad in advertised for entry in self.subscriptions.meeting(ad.region)}
+            advertised = self.received.advertisements.of_link(link.name).values()
+            met = {entry.number: entry for ad in advertised for entry in self.received.subscriptions.meeting(ad.region)}
             found: Iterable[Entry] = (met[number] for number in sorted(met))
         elif routing == "events" or (table == ADVERTISEMENTS and routing != "advertisements"):
             found = ()
         else:
-            found = self.table(table)
+            found = self.received.table(table)
         return (entry for entry in found if entry.link != link.name)
 
     def drop(self, table: str, link: str, id: str, prune: Prune | None = None) -> bool:
-        """An entry has left; `prune`: how far it is to be taken back toward each advertisement, else all the way."""
-        entry = self.table(table).drop(link, id)
+        """An entry has left. `prune`: how far it is to be withdrawn toward each advertisement; None: all the way."""
+        entry = self.received.table(table).drop(link, id)
         if entry is None:
             return False
         if table == SUBSCRIPTIONS and self.cells is not None:
@@ -120,35 +120,36 @@ class Forwarding:
         return True
 
     def _withdraw(self, entry: Entry, link: Link, prune: Prune) -> None:
-        """Say how far a subscription that has left is to be taken back over a link; not at all: preserve it there."""
-        told = link.subscriptions
-        if link.name == entry.link or entry.id in told.aliases or told.wheres.get(entry.id) != entry.where:
+        """Say how far a subscription that has left is to be withdrawn over a link; not at all: preserve it there."""
+        outbound = link.outbound.subscriptions
+        if link.name == entry.link or entry.id in outbound.aliases or outbound.wheres.get(entry.id) != entry.where:
             return
-        if any(other.where == entry.where for other in self.subscriptions.of_id(entry.id).values()):
+        if any(other.where == entry.where for other in self.received.subscriptions.of_id(entry.id).values()):
             return
-        further = self._further(entry, link, prune)
-        if link.policy.theta is None or not told.preserve(entry.id, further, self._at_once):
-            told.prunes[entry.id] = further
+        hops_left = self._hops_left(entry, link, prune)
+        if link.policy.theta is None or not outbound.preserve(entry.id, hops_left, self._at_once):
+            outbound.prunes[entry.id] = hops_left
 
     @property
     def _at_once(self) -> float:
-        """How many may be told at once in place of one that leaves: what is replaced in a second."""
-        return self.settings.replaced or inf
+        """How many may be forwarded at once in place of one that leaves: as many as in a second."""
+        return self.settings.replacements_per_second_max or inf
 
-    def _further(self, entry: Entry, link: Link, prune: Prune) -> Prune:
-        """One hop less toward each advertisement that came over a link; empty where it is taken back toward none. One
-        that is not named, since another one that covers it is, counts as the furthest: so a 0 is named, too."""
+    def _hops_left(self, entry: Entry, link: Link, prune: Prune) -> Prune:
+        """One hop less toward each advertisement that came over a link; empty where it is withdrawn toward none. An
+        advertisement that is not named, since another one that covers it is, counts as the furthest: so a 0 is named,
+        too."""
         most = max(prune.values(), default=0)
-        near = [each for each in self.advertisements.meeting(entry.region) if each.link == link.name]
+        near = [each for each in self.received.advertisements.meeting(entry.region) if each.link == link.name]
         hops = {each.id: prune.get(each.id, most) for each in near}
-        return {id: max(left - 1, 0) for id, left in hops.items()} if any(left > 0 for left in hops.values()) else {}
+        return {id: max(each - 1, 0) for id, each in hops.items()} if any(each > 0 for each in hops.values()) else {}
 
     def prune_of(self, entry: Entry, distances: Distances, now: float) -> Prune | None:
-        """How far a client's subscription is to be taken back, by its history; None where that is not asked for."""
+        """How far a client's subscription is to be withdrawn, by its history; None where pruning is off."""
         if not self.settings.is_incremental:
             return None
         found: Prune = {}
-        for each in self.advertisements.meeting(entry.region):
+        for each in self.received.advertisements.meeting(entry.region):
             theta = None if self.links[each.link].is_client else self.links[each.link].policy.theta
             if theta is not None:
                 found |= distances.prune(entry.id, [each.id], theta, now)
@@ -156,18 +157,18 @@ class Forwarding:
 
     def exchange(self, link: str, gone: dict[str, Prune | None], new: dict[str, tuple[str, Region]]) -> None:
         """Of what came over a link some leave, and others come in their place, in one step."""
-        leaving = [entry for id in gone if (entry := self.subscriptions.of_link(link).get(id)) is not None]
+        leaving = [entry for id in gone if (entry := self.received.subscriptions.of_link(link).get(id)) is not None]
         if not self._is_plain(link, leaving, new):
             for id, (where, region) in new.items():
                 self.put(SUBSCRIPTIONS, link, id, where, region, None)
             for id, prune in gone.items():
                 self.drop(SUBSCRIPTIONS, link, id, prune)
             return
-        near = [(entry, self.advertisements.meeting(entry.region)) for entry in leaving]
-        coming = [self.subscriptions.put(link, id, where, region, None) for id, (where, region) in new.items()]
+        near = [(entry, self.received.advertisements.meeting(entry.region)) for entry in leaving]
+        coming = [self.received.subscriptions.put(link, id, where, region, None) for id, (where, region) in new.items()]
         toward = [self._toward_among(entry, near) for entry in coming]
         for entry in leaving:
-            self.subscriptions.drop(link, entry.id)
+            self.received.subscriptions.drop(link, entry.id)
         for each in self.brokers():
             offered = {
                 entry.id: (entry.where, entry.region)
@@ -179,36 +180,37 @@ class Forwarding:
     def _exchange_at(
         self, link: Link, leaving: list[Entry], gone: dict[str, Prune | None], new: dict[str, tuple[str, Region]]
     ) -> None:
-        told = link.subscriptions
-        known = [entry for entry in leaving if told.wheres.get(entry.id) == entry.where]
-        furthers = {
-            entry.id: self._further(entry, link, prune) for entry in known if (prune := gone[entry.id]) is not None
+        outbound = link.outbound.subscriptions
+        known = [entry for entry in leaving if outbound.wheres.get(entry.id) == entry.where]
+        hops_left_of = {
+            entry.id: self._hops_left(entry, link, prune) for entry in known if (prune := gone[entry.id]) is not None
         }
-        told.prunes |= furthers
+        outbound.prunes |= hops_left_of
         if link.policy.theta is None or not any(
-            not further or told.may_hold_back(id, self._at_once - len(new)) for id, further in furthers.items()
+            not hops_left or outbound.may_hold_back(id, self._at_once - len(new))
+            for id, hops_left in hops_left_of.items()
         ):
-            told.exchange([entry.id for entry in known], new)
+            outbound.exchange([entry.id for entry in known], new)
             return
         for id, (where, region) in new.items():  # while those that may be preserved are there: they cover them
-            told.offer(id, where, region)
+            outbound.offer(id, where, region)
         for entry in known:
-            if entry.id in furthers and told.preserve(entry.id, furthers[entry.id], self._at_once):
-                del told.prunes[entry.id]
+            if entry.id in hops_left_of and outbound.preserve(entry.id, hops_left_of[entry.id], self._at_once):
+                del outbound.prunes[entry.id]
             else:
-                told.offer(entry.id, None, None)
+                outbound.offer(entry.id, None, None)
 
     def _is_plain(self, link: str, leaving: list[Entry], new: Iterable[str]) -> bool:
         """Whether none of the ids is known otherwise: from another link, under other ids, preserved, or before."""
         ids = [*(entry.id for entry in leaving), *new]
-        others = [self.subscriptions.of_id(id) for id in new] + [
-            {name: each for name, each in self.subscriptions.of_id(entry.id).items() if name != link}
+        others = [self.received.subscriptions.of_id(id) for id in new] + [
+            {name: each for name, each in self.received.subscriptions.of_id(entry.id).items() if name != link}
             for entry in leaving
         ]
         if any(others) or self.settings.routing == "events" or self.cells is not None:
             return False
-        tables = [each.subscriptions for each in self.brokers()]
-        return not any(id in told.aliases or id in told.preserved for told in tables for id in ids)
+        tables = [each.outbound.subscriptions for each in self.brokers()]
+        return not any(id in outbound.aliases or id in outbound.preserved for outbound in tables for id in ids)
 
     def _toward_among(self, entry: Entry, near: list[tuple[Entry, list[Entry]]]) -> dict[str, None] | None:
         """As `toward`; of what lies in a region that leaves, only the advertisements that this one meets are asked."""
@@ -228,14 +230,14 @@ class Forwarding:
         if self.settings.routing != "advertisements" or source is None or source.is_client:
             return
         for region in regions:
-            for entry in self.subscriptions.meeting(region):
+            for entry in self.received.subscriptions.meeting(region):
                 if entry.link != link:
                     self._offer_subscription(entry.id, source)
 
     def _offer_subscription(self, id: str, only: Link | None = None) -> None:
         if self.settings.routing == "events":
             return
-        entries = list(self.subscriptions.of_id(id).values())
+        entries = list(self.received.subscriptions.of_id(id).values())
         toward = [self.toward(entry) for entry in entries]
         for link in self.brokers() if only is None else (only,):
             name = link.name
@@ -244,7 +246,7 @@ class Forwarding:
     def _offer_advertisement(self, id: str) -> None:
         if self.settings.routing != "advertisements":
             return
-        entries = self.advertisements.of_id(id).values()
+        entries = self.received.advertisements.of_id(id).values()
         for link in self.brokers():
             _offer(link, ADVERTISEMENTS, id, [each for each in entries if each.link != link.name])
 
@@ -252,23 +254,23 @@ class Forwarding:
         """The links over which somebody advertised what it wants, in order; None: all."""
         if self.settings.routing == "subscriptions":
             return None
-        return dict.fromkeys(each.link for each in self.advertisements.meeting(entry.region))
+        return dict.fromkeys(each.link for each in self.received.advertisements.meeting(entry.region))
 
     def add_link(self, link: Link) -> None:
         """A neighbour that was not there before is offered all there is."""
         self.links[link.name] = link
         if link.is_client:
             return
-        for entry in self.advertisements:
+        for entry in self.received.advertisements:
             self._offer_advertisement(entry.id)
-        for entry in self.subscriptions:
+        for entry in self.received.subscriptions:
             self._offer_subscription(entry.id, link)
 
     def forget_link(self, name: str) -> list[tuple[str, str]]:
         """A neighbour has gone for good, and all that came over it. Returns that, as (table, id)."""
         del self.links[name]
-        gone = [(SUBSCRIPTIONS, id) for id in self.subscriptions.of_link(name)]
-        gone += [(ADVERTISEMENTS, id) for id in self.advertisements.of_link(name)]
+        gone = [(SUBSCRIPTIONS, id) for id in self.received.subscriptions.of_link(name)]
+        gone += [(ADVERTISEMENTS, id) for id in self.received.advertisements.of_link(name)]
         for table, id in gone:
             self.drop(table, name, id)
         return gone
@@ -278,47 +280,46 @@ class Forwarding:
         self.cells = None  # numbers of cells are of the space as it was; agreed on anew by the next broker of its name
         for link in self.brokers():
             link.agrees = False
-        self.subscriptions = self.subscriptions.moved(space, regions)
-        self.advertisements = self.advertisements.moved(space, regions)
+        self.received.move(space, regions)
         for link in self.brokers():
-            for _, table in link.tables():
+            for table in link.outbound:
                 table.move(space, regions)
-        for id in dict.fromkeys(entry.id for entry in self.subscriptions):
+        for id in dict.fromkeys(entry.id for entry in self.received.subscriptions):
             self._offer_subscription(id)
 
-    def news(self, link: Link) -> list[Message]:
+    def drain_updates(self, link: Link) -> list[Message]:
         """What to send to a neighbour after a message has been handled: the net change."""
-        if link.subscriptions.preserved:
-            link.subscriptions.end_preserved()
-        if not link.subscriptions.changed and not link.advertisements.changed:
+        if link.outbound.subscriptions.preserved:
+            link.outbound.subscriptions.end_preserved()
+        if not link.outbound.subscriptions.changed and not link.outbound.advertisements.changed:
             return []
         if not link.is_synced:
-            link.owe()
-            for _, table in link.tables():
+            link.mark_unsent()
+            for table in link.outbound:
                 table.skip()
             return []
-        tell_ads, unadvertise = link.advertisements.net()
-        tell, unsubscribe = link.subscriptions.net()
-        prunes, link.subscriptions.prunes = link.subscriptions.prunes, {}
-        news = _told(Advertise, Advertise, Unadvertise, tell_ads, link)
+        advertise, unadvertise = link.outbound.advertisements.net()
+        subscribe, unsubscribe = link.outbound.subscriptions.net()
+        prunes = link.outbound.subscriptions.take_prunes()
+        updates = _updates(Advertise, Advertise, Unadvertise, advertise, link)
         if link.policy.packed and unsubscribe:
-            news.append(_packed(tell, unsubscribe, prunes, link))
+            updates.append(_packed(subscribe, unsubscribe, prunes, link))
         else:
-            news += _told(Subscribe, Replace, Unsubscribe, tell, link)
-            news += [Unsubscribe(link.next_seq(), id, prune=_of([id], prunes)) for id in unsubscribe]
-        news += [Unadvertise(link.next_seq(), id) for id in unadvertise]
+            updates += _updates(Subscribe, Replace, Unsubscribe, subscribe, link)
+            updates += [Unsubscribe(link.next_seq(), id, prune=_of([id], prunes)) for id in unsubscribe]
+        updates += [Unadvertise(link.next_seq(), id) for id in unadvertise]
         if self.cells is not None and link.agrees:
-            news = [self._with_cells(message, self.cells) for message in news]
-        link.counts.messages += len(news)
-        link.counts.told += len(tell_ads) + len(tell)
-        link.counts.withdrawn += len(unadvertise) + len(unsubscribe)
-        return news
+            updates = [self._with_cells(message, self.cells) for message in updates]
+        link.counts.update_messages += len(updates)
+        link.counts.entries_sent += len(advertise) + len(subscribe)
+        link.counts.entries_withdrawn += len(unadvertise) + len(unsubscribe)
+        return updates
 
     def _with_cells(self, message: Message, cells: LinkCells) -> Message:
         """A subscription with the ranges of its cells, as they came or were computed here."""
         if not isinstance(message, Subscribe):
             return message
-        entries = self.subscriptions.of_id(message.id)
+        entries = self.received.subscriptions.of_id(message.id)
         known = [link for link, entry in entries.items() if entry.where == message.where]
         return replace(message, cells=cells.ranges(known[0], message.id)) if known else message
 
@@ -326,24 +327,24 @@ class Forwarding:
         """Every offer has a live reason, and every reason an offer."""
         if self.cells is not None:
             self.cells.check_invariants()
-            assert len(self.cells) == len(self.subscriptions)
-        for table in (self.subscriptions, self.advertisements):
+            assert len(self.cells) == len(self.received.subscriptions)
+        for table in self.received:
             table.check_invariants()
             assert all(entry.link in self.links for entry in table)
         for link in self.brokers():
-            for name, told in link.tables():
-                told.check_invariants()
+            for name, outbound in link.outbound.items():
+                outbound.check_invariants()
                 wanted: dict[str, list[Entry]] = {}
-                for entry in self.table(name):
+                for entry in self.received.table(name):
                     if self._is_offered(name, entry, link):
                         wanted.setdefault(entry.id, []).append(entry)
                 offered = [each.where for id, entries in wanted.items() for each in _offered(id, entries).values()]
-                live = {id: where for id, where in told.wheres.items() if id not in told.preserved}
+                live = {id: where for id, where in outbound.wheres.items() if id not in outbound.preserved}
                 assert sorted(live.values()) == sorted(offered)
-                others = {each for id, ids in told.aliases.items() for each in ids if each != id}
+                others = {each for id, ids in outbound.aliases.items() for each in ids if each != id}
                 assert live.keys() - others == wanted.keys()
                 if link.is_synced:
-                    assert told.sent == told.all_told() and not told.changed
+                    assert outbound.sent == outbound.forwarded() and not outbound.changed
 
     def _is_offered(self, table: str, entry: Entry, link: Link) -> bool:
         if table == SUBSCRIPTIONS:
@@ -358,11 +359,11 @@ def _is_to(entry: Entry, link: str, toward: dict[str, None] | None) -> bool:
 def _offer(link: Link, table: str, id: str, entries: list[Entry]) -> None:
     """Offer an id with its region. While it comes over two links, and one does not know yet that it was replaced, the
     second region is offered under an id of its own."""
-    told = link.table(table)
-    if len(entries) == 1 and id not in told.aliases:  # nearly always
-        told.offer(id, entries[0].where, entries[0].region)
+    outbound = link.outbound.table(table)
+    if len(entries) == 1 and id not in outbound.aliases:  # nearly always
+        outbound.offer(id, entries[0].where, entries[0].region)
     else:
-        told.offer_all(id, {each: (entry.where, entry.region) for each, entry in _offered(id, entries).items()})
+        outbound.offer_all(id, {each: (entry.where, entry.region) for each, entry in _offered(id, entries).items()})
 
 
 def _offered(id: str, entries: Iterable[Entry]) -> dict[str, Entry]:
@@ -388,29 +389,28 @@ def _of(ids: list[str], prunes: dict[str, Prune]) -> dict[str, Prune]:
 
 
 def _packed(
-    tell: list[tuple[str, str, str | None]], withdraw: list[str], prunes: dict[str, Prune], link: Link
+    send: list[tuple[str, str, str | None]], withdraw: list[str], prunes: dict[str, Prune], link: Link
 ) -> Message:
-    """All of it in one message: a newcomer with those that it takes back, or those that leave with what comes in their
-    place."""
+    """All of it in one message: a newcomer with those that it retracts, or those that leave with their replacements."""
     prune = _of(withdraw, prunes)
-    if len(tell) == 1 and tell[0][2] is None and not prune:
-        return Subscribe(link.next_seq(), tell[0][0], tell[0][1], retracts=tuple(withdraw))
-    replacements = {id: where for id, where, _ in tell}
+    if len(send) == 1 and send[0][2] is None and not prune:
+        return Subscribe(link.next_seq(), send[0][0], send[0][1], retracts=tuple(withdraw))
+    replacements = {id: where for id, where, _ in send}
     return Unsubscribe(link.next_seq(), withdraw[0], tuple(withdraw[1:]), replacements, prune)
 
 
-def _told(
+def _updates(
     new: Callable[[int, str, str], Message],
     replaced: Callable[[int, str, str], Message],
     gone: Callable[[int, str], Message],
-    tell: list[tuple[str, str, str | None]],
+    send: list[tuple[str, str, str | None]],
     link: Link,
 ) -> list[Message]:
     """What is new first: something that is replaced may have covered it. Several are replaced one after the other, so
-    until all are, the old regions stand beside them under other ids."""
-    known = [(id, where, before) for id, where, before in tell if before is not None]
+    until all are, the old regions stay there under other ids."""
+    known = [(id, where, before) for id, where, before in send if before is not None]
     stays = [(alias(id), before) for id, _, before in known] if len(known) > 1 else []
-    first = [(id, where) for id, where, before in tell if before is None] + stays
-    news = [new(link.next_seq(), id, where) for id, where in first]
-    news += [replaced(link.next_seq(), id, where) for id, where, _ in known]
-    return news + [gone(link.next_seq(), id) for id, _ in stays]
+    first = [(id, where) for id, where, before in send if before is None] + stays
+    updates = [new(link.next_seq(), id, where) for id, where in first]
+    updates += [replaced(link.next_seq(), id, where) for id, where, _ in known]
+    return updates + [gone(link.next_seq(), id) for id, _ in stays]

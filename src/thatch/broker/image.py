@@ -1,4 +1,4 @@
-"""What a broker has worked out, beside its records: regions of clauses, and told sets with their certificates.
+"""What a broker has worked out, in addition to its records: regions of clauses, and active sets with certificates.
 
 Records alone restore a broker; the image spares it to parse each clause and to ask a cover engine about each again. It
 may be of an earlier moment than the records. What it does not know is worked out, and what it knows is taken only where
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from thatch.broker.tables import SUBSCRIPTIONS
 from thatch.errors import SnapshotError
+from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.region.packing import PackedLabels, Regions, pack_labels, pack_regions, restore_labels, unpack_regions
 from thatch.region.region import Region
 from thatch.space.space import Space
@@ -24,10 +24,10 @@ class Decision(NamedTuple):
     millions."""
 
     where: str
-    certificate: tuple[str, ...] | None  # None: it is told
+    certificate: tuple[str, ...] | None  # None: it is active
 
 
-ToldImage = dict[str, Decision]  # by id
+Decisions = dict[str, Decision]  # by id
 
 
 class _Image(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class _Image(msgspec.Struct, forbid_unknown_fields=True):
     labels: PackedLabels
     wheres: list[str]
     regions: Regions
-    told: dict[str, dict[str, ToldImage]]  # link -> table
+    decisions: dict[str, dict[str, Decisions]] = msgspec.field(name="told")  # link -> table; the name on disk stays
 
 
 class Known:
@@ -43,11 +43,11 @@ class Known:
 
     def __init__(self) -> None:
         self.regions: Mapping[str, Region] = {}
-        self.told: Mapping[str, Mapping[str, ToldImage]] = {}
-        self.decided: Mapping[str, Decision] = {}  # about subscriptions, wherever they are told
+        self.decisions: Mapping[str, Mapping[str, Decisions]] = {}
+        self.decided: Mapping[str, Decision] = {}  # about subscriptions, on whatever link
 
-    def told_to(self, link: str, table: str) -> Mapping[str, Decision]:
-        own = self.told.get(link, {}).get(table, {})
+    def decisions_for(self, link: str, table: str) -> Mapping[str, Decision]:
+        own = self.decisions.get(link, {}).get(table, {})
         return own or (self.decided if table == SUBSCRIPTIONS else {})
 
 
@@ -56,8 +56,8 @@ def write_image(
 ) -> bytes:
     """`regions` by clause; `decisions` by link, table and id."""
     packed = pack_regions([region.terms_in(space) for region in regions.values()])
-    told = {link: {table: dict(each) for table, each in tables.items()} for link, tables in decisions.items()}
-    image = _Image(space.to_json(), pack_labels(space.string_codes), list(regions), packed, told)
+    decided = {link: {table: dict(each) for table, each in tables.items()} for link, tables in decisions.items()}
+    image = _Image(space.to_json(), pack_labels(space.string_codes), list(regions), packed, decided)
     return msgspec.msgpack.encode(image)
 
 
@@ -73,5 +73,5 @@ def read_image(data: bytes, space: Space) -> Known:
     except (msgspec.DecodeError, RecursionError, ValueError, SnapshotError) as error:
         raise SnapshotError(f"the image of a broker: {error}") from None
     known.regions = dict(zip(image.wheres, regions, strict=True))
-    known.told = image.told
+    known.decisions = image.decisions
     return known

@@ -1,16 +1,17 @@
-"""One neighbour of a broker: its session, what it was told, and what has settled.
+"""One neighbour of a broker: its session, what it was sent, and what has settled.
 
     down --LinkUp--> greeting --Hello--> met --Digest--> synced
       ^-------------------LinkDown-----------------------/
 
-Told is kept up to date while a link is down. When it is back, the neighbour says what it holds (`Digest`), what differs
-is told again, and from then on every change as it happens. The two directions of a link are synced independently.
+What a neighbour should hold is kept up to date while its link is down. When the link is back, the neighbour says what
+it holds (`Digest`), what differs is sent again, and from then on every change as it happens. The two directions of a
+link are synced independently.
 
-Settling. Everything told over a link gets a number that only rises (`posted`), over all sessions. The neighbour answers
-with the last one that has settled on its side. What came over link K has settled here when every *other* link has
-settled all that was posted on it up to then; because the overlay is a tree nobody waits in a circle. Counting all that
-was posted, not only what this message caused, makes one rule of many: a subscription that is held back waits for those
-that cover it, an unsubscription for what it promoted.
+Settling. Everything sent over a link gets a number that only rises (`sent_total`), over all sessions. The neighbour
+answers with the last one that has settled on its side. What came over link K has settled here when every *other* link
+has settled all that was sent on it up to then; because the overlay is a tree no broker waits in a circle. Counting all
+that was sent, not only what this message caused, makes one rule of many: a subscription that is held back waits for
+those that cover it, an unsubscription for what it promoted.
 """
 
 from __future__ import annotations
@@ -18,70 +19,63 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from thatch.broker.outbound import ToldTable
+from thatch.broker.outbound import OutboundTables
 from thatch.broker.policy import Policy
-from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.errors import PeerError
+from thatch.protocol.ids import event_prefix
 from thatch.protocol.messages import Hello, seq_of, session_of
 from thatch.space.space import Space
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that has been handled and has not settled: until what had been posted elsewhere has."""
+    """A message that has been handled and has not settled: until what had been sent over other links has."""
 
     seq: int
-    until: dict[str, int]  # link -> posted
+    until: dict[str, int]  # link -> its `sent_total` then
 
 
 @dataclass(slots=True)
 class Counts:
-    """Of messages over a link, for whoever looks at the overlay."""
+    """What went over a link, for inspection and metrics."""
 
     events_in: int = 0
     events_out: int = 0
-    unwanted_in: int = 0  # events that came and that nobody here or beyond wants: forwarded in vain
+    false_positives: int = 0  # events that came and that no subscription here or beyond wants
     events_lost: int = 0  # that should have gone out while the link was down
-    told: int = 0
-    withdrawn: int = 0
-    messages: int = 0  # that told or withdrew
+    entries_sent: int = 0  # subscriptions and advertisements
+    entries_withdrawn: int = 0
+    update_messages: int = 0  # that carried these
 
 
 class Link:
     def __init__(self, name: str, is_client: bool, space: Space, policy: Policy, owner: str) -> None:
-        """`owner`: the broker of which it is a link."""
+        """`owner`: the broker that has this link."""
         self.name, self.is_client, self.policy = name, is_client, policy
-        self.prefix = f"{name}:"  # of the ids of a client's events
+        self.prefix = event_prefix(name)  # of the ids of a client's events
         self.is_up = self.is_met = self.is_synced = False
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
         self.members: tuple[str, ...] = ()  # brokers behind it
-        self.is_durable = False  # somebody behind it is to get its events whatever crashes
+        self.is_durable = False  # a durable subscription lives behind it: its events must survive crashes
         self.peer_session = 0  # of what comes
-        self.heard = 0  # the seq that came last
+        self.last_seq_received = 0  # in this session of the peer
         self.waiting: deque[Waiting] = deque()
         self.sent_count = 0  # in this session
-        self.posted = 0
+        self.sent_total = 0
         self.settled = 0
-        self._replaced_at = 0  # the first that was posted when preserved ones were replaced last
+        self._replaced_at = 0  # the first that was sent when preserved ones were last replaced
         self._synced_at = 0  # the count of `Synced` in this session
-        self._owes = False  # something is posted that `Synced` will settle
+        self._has_unsent = False  # something is counted in `sent_total` that `Synced` will settle
         self.announced: Hello | None = None  # how it was greeted last
-        self.subscriptions = ToldTable(space, policy, merged_as=f"{owner}/~{name}/")
-        self.advertisements = ToldTable(space, policy)
+        self.outbound = OutboundTables(space, policy, owner, name)
         self.agrees = False  # on the partition into cells
         self.counts = Counts()
-
-    def tables(self) -> tuple[tuple[str, ToldTable], tuple[str, ToldTable]]:
-        return (SUBSCRIPTIONS, self.subscriptions), (ADVERTISEMENTS, self.advertisements)
-
-    def table(self, name: str) -> ToldTable:
-        return self.subscriptions if name == SUBSCRIPTIONS else self.advertisements
 
     def connect(self, session: int) -> None:
         self.is_up, self.is_met, self.is_synced, self.agrees = True, False, False, False
         self.session, self.sent_count, self._synced_at = session, 0, 0
-        self.peer_session = self.heard = 0
+        self.peer_session = self.last_seq_received = 0
         self.waiting.clear()
 
     def disconnect(self) -> None:
@@ -89,23 +83,23 @@ class Link:
         self.waiting.clear()
 
     def next_seq(self) -> int:
-        """For a message that is told now."""
+        """For a message that is sent now."""
         self.sent_count += 1
-        self.posted += 1
+        self.sent_total += 1
         return seq_of(self.session, self.sent_count)
 
-    def owe(self) -> None:
-        """Something is to be told that waits until the link is synced; however much it is, one number stands for it."""
-        if not self._owes:
-            self._owes = True
-            self.posted += 1
+    def mark_unsent(self) -> None:
+        """Something has to wait until the link is synced; however much it is, one number stands for it."""
+        if not self._has_unsent:
+            self._has_unsent = True
+            self.sent_total += 1
 
     def sync(self) -> int:
-        """All that differed has been sent. The seq of the `Synced` that says so: what settles it, settles whatever
-        was posted before it, also while the link was down."""
-        self.is_synced, self.behind, self._owes = True, None, False
-        for _, table in self.tables():
-            table.sent, table.changed = table.all_told(), {}
+        """All that differed has been sent. The seq of the `Synced` that says so: what settles it settles all that came
+        before it, also while the link was down."""
+        self.is_synced, self.behind, self._has_unsent = True, None, False
+        for table in self.outbound:
+            table.mark_synced()
         seq = self.next_seq()
         self._synced_at = self.sent_count
         return seq
@@ -117,14 +111,18 @@ class Link:
             return
         if count > self.sent_count:
             raise PeerError(f"{self.name!r} says that message {count:,} has settled, of {self.sent_count:,} sent")
-        self.settled = max(self.settled, self.posted - (self.sent_count - count))
+        self.settled = max(self.settled, self.sent_total - (self.sent_count - count))
 
     def replace_preserved(self, most: int, is_idle: bool) -> int:
-        """As `ToldTable.replace_preserved`; nothing more is told before the neighbour has settled the last ones."""
-        if most <= 0 or not self.subscriptions.preserved or self.settled < min(self._replaced_at, self.posted):
+        """As `OutboundTable.replace_preserved`; nothing more is sent before the neighbour has settled the last ones."""
+        if (
+            most <= 0
+            or not self.outbound.subscriptions.preserved
+            or self.settled < min(self._replaced_at, self.sent_total)
+        ):
             return 0
-        self._replaced_at = self.posted + 1
-        return self.subscriptions.replace_preserved(most, is_idle)
+        self._replaced_at = self.sent_total + 1
+        return self.outbound.subscriptions.replace_preserved(most, is_idle)
 
     def wait(self, seq: int, until: dict[str, int]) -> None:
         if self.waiting and self.waiting[-1].until == until:
@@ -137,7 +135,7 @@ class Link:
         last = None
         while self.waiting:
             first = self.waiting[0]
-            for name in [name for name, posted in first.until.items() if links[name].settled >= posted]:
+            for name in [name for name, total in first.until.items() if links[name].settled >= total]:
                 del first.until[name]
             if first.until:
                 break

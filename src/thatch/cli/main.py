@@ -242,7 +242,7 @@ def _explain(options: argparse.Namespace) -> int:
         )
         return OK
     why = table.explain(THE_CLAUSE, event)
-    print(as_text(_outcome(why)) if options.json else "\n".join(_told(why, region)))
+    print(as_text(_outcome(why)) if options.json else "\n".join(_explained(why, region)))
     return OK if why.matches else NO
 
 
@@ -254,7 +254,7 @@ def _outcome(why: Explanation) -> dict[str, Any]:
     return {"matches": why.matches, "failures": failures}
 
 
-def _told(why: Explanation, region: Region) -> list[str]:
+def _explained(why: Explanation, region: Region) -> list[str]:
     if why.matches:
         return ["the event matches"]
     if region.is_empty:

@@ -10,12 +10,12 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from thatch.cli.failures import failures_told, refuse_malformed, wrong
-from thatch.cli.inputs import Events, Format, Subscriptions, read_subscriptions
+from thatch.cli.failures import check_readable, translated_failures, wrong
+from thatch.cli.inputs import Events, Format, SubscriptionFiles, read_subscriptions
 from thatch.cli.outputs import Output, output_kind
 from thatch.cli.session import progress
 from thatch.space.space import Space
-from thatch.spark import Plan
+from thatch.spark import MatchPlan
 from thatch.spark.matching.match import Job
 from thatch.spark.text import name_sql
 
@@ -23,7 +23,7 @@ SHOWN = 10  # matches, where there is no output
 
 
 @dataclass(frozen=True)
-class Request:
+class MatchRequest:
     """What is to be matched, and how."""
 
     events: Sequence[str]
@@ -52,23 +52,23 @@ class Request:
         return self.output_kind if self.output or self.writing else "json"
 
 
-def explained(session: SparkSession, request: Request) -> Plan:
+def explained(session: SparkSession, request: MatchRequest) -> MatchPlan:
     """The plan, and nothing done."""
-    with failures_told(None, None, request.space):
+    with translated_failures(None, None, request.space):
         events, subscriptions = _inputs(session, request)
-        with failures_told(None if request.skip else events, subscriptions, request.space), progress(session):
+        with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
             return _job(events, subscriptions, request).plan()
 
 
-def run(session: SparkSession, request: Request) -> dict[str, Any]:
+def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
     """Match; what the summary says."""
     start = time.perf_counter()
-    with failures_told(None, None, request.space):
+    with translated_failures(None, None, request.space):
         events, subscriptions = _inputs(session, request)
         outputs = _outputs(session, request)
         for each in outputs.values():
-            each.refuse_to_lose([*events.read.inputFiles(), *subscriptions.frame.inputFiles()])
-    with failures_told(None if request.skip else events, subscriptions, request.space), progress(session):
+            each.check_keeps_inputs([*events.read.inputFiles(), *subscriptions.frame.inputFiles()])
+    with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
         job = _job(events, subscriptions, request)
         plan = job.plan(estimate=False)
         skipped, unread = _skip_clauses(subscriptions, request.space, outputs["clauses"]) if request.skip else (0, 0)
@@ -92,13 +92,13 @@ def run(session: SparkSession, request: Request) -> dict[str, Any]:
     return result
 
 
-def _inputs(session: SparkSession, request: Request) -> tuple[Events, Subscriptions]:
+def _inputs(session: SparkSession, request: MatchRequest) -> tuple[Events, SubscriptionFiles]:
     events = Events(session, request.events, request.space, request.reading)
     tables = request.tables
     return events, read_subscriptions(session, request.clauses, tables, request.space, request.reading)
 
 
-def _outputs(session: SparkSession, request: Request) -> dict[str, Output]:
+def _outputs(session: SparkSession, request: MatchRequest) -> dict[str, Output]:
     places = {"matches": (request.output, request.output_kind)} if request.output else {}
     if request.skip:
         folder = request.skipped_path.rstrip("/")
@@ -106,9 +106,9 @@ def _outputs(session: SparkSession, request: Request) -> dict[str, Output]:
     return {name: Output(session, path, kind, request.overwrite) for name, (path, kind) in places.items()}
 
 
-def _job(events: Events, subscriptions: Subscriptions, request: Request) -> Job:
+def _job(events: Events, subscriptions: SubscriptionFiles, request: MatchRequest) -> Job:
     if not request.skip:
-        refuse_malformed(subscriptions)
+        check_readable(subscriptions)
     on_error = "skip" if request.skip else "raise"
     return Job(
         events.usable(request.skip),
@@ -148,7 +148,7 @@ def _plain(frame: DataFrame, name: str) -> Any:
 # What is left out
 
 
-def _skip_clauses(subscriptions: Subscriptions, space: Space, output: Output) -> tuple[int, int]:
+def _skip_clauses(subscriptions: SubscriptionFiles, space: Space, output: Output) -> tuple[int, int]:
     """How many subscriptions cannot be used, and how many of them could not even be read."""
     bad, malformed = wrong(subscriptions, space), subscriptions.malformed
     counts = (0 if bad is None else bad.count()), (0 if malformed is None else malformed.count())

@@ -28,9 +28,9 @@ def add_overlay_commands(commands: Any) -> None:
 
     plan = commands.add_parser(
         "plan",
-        help="what would be told if a subscription left, or came, or the policy were another one",
-        description="A dry run. Of clauses (--space, and CLAUSE or --file): one broker that has them all and tells one "
-        "neighbour. Of a scenario of the simulator (--scenario): its whole overlay, by its policy and beside others.",
+        help="what would be sent if a subscription left, or came, or the policy changed",
+        description="A dry run. For clauses (--space, and CLAUSE or --file): one broker that has them all, and one "
+        "neighbour. For a scenario of the simulator (--scenario): its whole overlay, under its policy and others.",
         epilog="example: thatch plan --space 'price int' --file rules.txt --unsubscribe rules.txt:7",
     )
     _add_plan(plan)
@@ -55,13 +55,15 @@ def _add_simulate(command: argparse.ArgumentParser) -> None:
         f"complex engine {own}",
     )
     command.add_argument(
-        "--events-first", action="store_true", help="events overtake what brokers tell one another (default: in order)"
+        "--events-first",
+        action="store_true",
+        help="events overtake the other messages between brokers (default: in order)",
     )
     command.add_argument(
-        "--replaced",
+        "--replacements-per-second-max",
         type=float,
         metavar="N",
-        help=f"told a second in place of what leaves by --theta; 0: all at once {own}",
+        help=f"forwarded a second in place of a subscription that leaves by --theta; 0: all at once {own}",
     )
     command.add_argument("--seed", type=int, default=0)
     command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between samples")
@@ -77,18 +79,23 @@ def _add_policy(command: argparse.ArgumentParser) -> None:
         const=True,
         default=False,
         choices=("union",),
-        help="a wider subscription takes back the narrower ones told; `union`: also those it covers with others",
+        help="a wider subscription retracts the narrower ones sent before; `union`: also those it covers with others",
     )
     command.add_argument("--graph", help="pairwise covering by a relation graph: traditional or simplified")
-    command.add_argument("--packed", action="store_true", help="what leaves brings along what comes in its place")
+    command.add_argument(
+        "--packed", action="store_true", help="an unsubscription carries its replacements in one message"
+    )
     command.add_argument(
         "--theta",
         type=float,
         metavar="SHARE",
-        help="incremental: keep what leaves where more than this share of its events is wanted by others, too",
+        help="incremental: preserve a subscription that leaves where others want more than this share of its events",
     )
     command.add_argument(
-        "--merge", type=float, metavar="SHARE", help="tell several as one, adding at most this share; 0: perfectly"
+        "--merge",
+        type=float,
+        metavar="SHARE",
+        help="forward several subscriptions as one, adding at most this share; 0: perfectly",
     )
 
 
@@ -117,7 +124,8 @@ def _simulate(options: argparse.Namespace) -> int:
         raise CallerError(f"--interval {options.interval:g}: a number of seconds above 0")
     chosen = Options(
         options.subscriptions, options.degree, options.events, options.unsubscriptions, _policy(options),
-        options.routing, options.costs, options.seed, replaced=options.replaced, events_first=options.events_first,
+        options.routing, options.costs, options.seed,
+        replacements_per_second_max=options.replacements_per_second_max, events_first=options.events_first,
     )  # fmt: skip
     folder = None if options.output is None else Path(options.output)
     result = simulate(options.scenario, chosen, folder, not options.no_plots, options.interval)

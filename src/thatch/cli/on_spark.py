@@ -31,8 +31,9 @@ def add_spark_commands(commands: Any) -> None:
         "reduce",
         help="which subscriptions do the others make redundant? On Spark",
         description="Which subscriptions are covered by the union of the others, and which ones prove it: id, status "
-        "(active or passive), covered_by. The active ones want all that all want. Exit status 1 if none is redundant.",
-        epilog="example: thatch reduce --space 'price double, symbol string' --where alerts.txt --output told.parquet",
+        "(active or passive), covered_by. The active ones match every "
+        "event that any of them matches. Exit status 1 if none is redundant.",
+        epilog="example: thatch reduce --space 'price double, symbol string' --where alerts.txt --output kept.parquet",
     )
     _add_rules(reduce, "a folder for the result; without it, the first redundant ones are printed")
     reduce.add_argument(
@@ -162,13 +163,13 @@ def _add_running(command: argparse.ArgumentParser) -> Any:
 
 
 def _match(options: argparse.Namespace) -> int:
-    from thatch.cli.session import refuse_without_spark, spark_session
+    from thatch.cli.session import check_spark_is_there, spark_session
 
-    refuse_without_spark()
+    check_spark_is_there()
     from thatch.cli import match
 
     settings = dict(_setting(each) for each in options.conf)
-    request = match.Request(
+    request = match.MatchRequest(
         **_given(options), strategy=options.strategy, writing=options.format, skipped=options.skipped
     )
     start = time.perf_counter()
@@ -187,13 +188,13 @@ def _match(options: argparse.Namespace) -> int:
 
 def _with_rules(options: argparse.Namespace, command: str) -> tuple[Any, float]:
     """What a command about subscriptions found, and the seconds that Spark took to start."""
-    from thatch.cli.session import refuse_without_spark, spark_session
+    from thatch.cli.session import check_spark_is_there, spark_session
 
-    refuse_without_spark()
+    check_spark_is_there()
     from thatch.cli import rules
 
     settings = dict(_setting(each) for each in options.conf)
-    request = rules.Request(**_given(options), merge=getattr(options, "merge", None))
+    request = rules.RulesRequest(**_given(options), merge=getattr(options, "merge", None))
     start = time.perf_counter()
     with spark_session(request.space.time_zone, options.master, settings) as session:
         starting = time.perf_counter() - start
@@ -243,9 +244,9 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _text(name: str, *arguments: Any) -> str:
-    from thatch.cli import rules_text as told_rules
+    from thatch.cli import rules_text as rules_text
 
-    return "\n".join(getattr(told_rules, name)(*arguments))
+    return "\n".join(getattr(rules_text, name)(*arguments))
 
 
 def _cell(value: Any) -> str:

@@ -48,7 +48,7 @@ class Output:
                 f"{path} was not written by Spark (it has no _SUCCESS): remove it, or choose another path"
             )
 
-    def refuse_to_lose(self, inputs: Sequence[str]) -> None:
+    def check_keeps_inputs(self, inputs: Sequence[str]) -> None:
         """What is read must not be written over."""
         own = self._files.makeQualified(self._path(self._name)).toUri().getPath()
         for each in inputs:

@@ -1,6 +1,6 @@
-"""`thatch plan`: what would be told if a subscription left, or came, or the policy were another one. Nothing is done.
+"""`thatch plan`: what would be sent if a subscription left, or came, or the policy changed. Nothing is done.
 
-Of clauses in files: one broker, whose client has them all, and one neighbour that would be told. Of a scenario of the
+Of clauses in files: one broker, whose client has them all, and one neighbour that would get them. Of a scenario of the
 simulator: its overlay as it is when all is loaded and its events have come, under its own policy and beside others.
 """
 
@@ -91,4 +91,4 @@ def _first(ids: Iterable[str]) -> str:
 
 
 def as_json(plans: Iterable[Plan]) -> list[dict[str, Any]]:
-    return [asdict(each) | {"messages": each.messages, "told": each.told} for each in plans]
+    return [asdict(each) | {"messages": each.messages, "forwarded": each.forwarded} for each in plans]

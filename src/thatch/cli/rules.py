@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thatch.spark as ts
-from thatch.cli.failures import failures_told, refuse_malformed
-from thatch.cli.inputs import Events, Format, Subscriptions, read_subscriptions
+from thatch.cli.failures import check_readable, translated_failures
+from thatch.cli.inputs import Events, Format, SubscriptionFiles, read_subscriptions
 from thatch.cli.outputs import Output, output_kind
 from thatch.cli.session import progress
 from thatch.errors import CallerError
@@ -29,7 +29,7 @@ LONG = ("matches", "phi")
 
 
 @dataclass(frozen=True)
-class Request:
+class RulesRequest:
     """What is to be looked at, and where what was found goes."""
 
     space: Space
@@ -48,19 +48,19 @@ class Request:
 
 
 class Inputs:
-    """The tables of a request; what is wrong with them is told with its place."""
+    """The tables of a request; errors in them name their place."""
 
-    def __init__(self, session: SparkSession, request: Request) -> None:
+    def __init__(self, session: SparkSession, request: RulesRequest) -> None:
         self.session, self.request = session, request
-        with failures_told(None, None, request.space):
+        with translated_failures(None, None, request.space):
             self.events: Events | None = None
             if request.events:
                 self.events = Events(session, request.events, request.space, request.reading)
-            self.subscriptions: Subscriptions = read_subscriptions(
+            self.subscriptions: SubscriptionFiles = read_subscriptions(
                 session, request.clauses, request.tables, request.space, request.reading
             )
         if not request.skip:
-            refuse_malformed(self.subscriptions)
+            check_readable(self.subscriptions)
 
     @property
     def rules(self) -> DataFrame:
@@ -70,18 +70,18 @@ class Inputs:
     def usable(self) -> DataFrame | None:
         return None if self.events is None else self.events.usable(self.request.skip)
 
-    def told(self) -> Any:
-        return failures_told(None if self.request.skip else self.events, self.subscriptions, self.request.space)
+    def translated_failures(self) -> Any:
+        return translated_failures(None if self.request.skip else self.events, self.subscriptions, self.request.space)
 
 
-def reduced(session: SparkSession, request: Request) -> dict[str, Any]:
+def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
     """What the summary says; the result goes to the output, or its first rows into the summary."""
     start, inputs = time.perf_counter(), Inputs(session, request)
     output = None
     if request.output is not None:
         output = Output(session, request.output, output_kind(request.output), request.overwrite)
-        output.refuse_to_lose(inputs.rules.inputFiles())
-    with inputs.told(), progress(session):
+        output.check_keeps_inputs(inputs.rules.inputFiles())
+    with inputs.translated_failures(), progress(session):
         result = ts.reduce(
             inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         ).localCheckpoint()
@@ -104,13 +104,13 @@ def reduced(session: SparkSession, request: Request) -> dict[str, Any]:
     return summary | {"seconds": time.perf_counter() - start}
 
 
-def learnt(session: SparkSession, request: Request) -> dict[str, Any]:
+def learnt(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
     """What the summary says; a page and tables go into the folder."""
     start, inputs = time.perf_counter(), Inputs(session, request)
     folder = _folder(request)
     usable = inputs.usable
     assert usable is not None
-    with inputs.told(), progress(session):
+    with inputs.translated_failures(), progress(session):
         found = ts.learn(usable, inputs.rules, request.space, on_error=request.on_error)
         summary: dict[str, Any] = {
             "events": found.events,
@@ -140,11 +140,11 @@ def learnt(session: SparkSession, request: Request) -> dict[str, Any]:
     return summary | {"seconds": time.perf_counter() - start}
 
 
-def audited(session: SparkSession, request: Request) -> tuple[Audit, dict[str, Any]]:
+def audited(session: SparkSession, request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
     """The audit and what the summary says; page and JSON go into the folder."""
     start, inputs = time.perf_counter(), Inputs(session, request)
     folder = _folder(request)
-    with inputs.told(), progress(session):
+    with inputs.translated_failures(), progress(session):
         found = ts.audit(
             inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         )
@@ -157,7 +157,7 @@ def audited(session: SparkSession, request: Request) -> tuple[Audit, dict[str, A
     return found, summary | {"seconds": time.perf_counter() - start}
 
 
-def _folder(request: Request) -> Path | None:
+def _folder(request: RulesRequest) -> Path | None:
     """A folder to write into, empty; one that is there is replaced if that is asked for and we wrote it."""
     if request.output is None:
         return None

@@ -1,8 +1,7 @@
 """A Spark session for a command: the one that is there, or one that is started quietly and stopped again.
 
-What the JVM and its workers write to stderr goes to a file without a name, and is told only if Spark cannot start. What
-a person needs to know of a failure comes back as an exception; `told` finds the sentence in it.
-"""
+What the JVM and its workers write to stderr goes to a file without a name, and is shown only if Spark cannot start.
+What a person needs to know of a failure comes back as an exception; `sentence_of` finds the sentence in it."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")  # of PySpark
 SHOWN_AFTER = 1.0  # seconds: short work shows no progress
 
 
-def refuse_without_spark() -> None:
+def check_spark_is_there() -> None:
     """Says what to install if PySpark or Java is missing."""
     try:
         import pyspark  # noqa: F401
@@ -48,7 +47,7 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """A session in this time zone. One that is active already lends its context, with settings of its own, and goes on
     afterwards; `master` then has no say."""
-    refuse_without_spark()
+    check_spark_is_there()
     from pyspark.sql import SparkSession
 
     for each in LOGGERS:
@@ -96,7 +95,7 @@ def _started(master: str | None, settings: Mapping[str, str]) -> SparkSession:
                 gateway = launch_gateway(conf, {"stdout": noise, "stderr": noise})  # type: ignore[no-untyped-call]
             context = SparkContext(conf=conf, gateway=gateway)
         except Exception as error:
-            raise CallerError(f"Spark cannot start: {_last_words(noise) or told(error)}") from None
+            raise CallerError(f"Spark cannot start: {_last_words(noise) or sentence_of(error)}") from None
     # PySpark's handler talks to the JVM in the middle of another conversation, and py4j logs what comes of it.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -112,7 +111,7 @@ def _last_words(noise: IO[bytes]) -> str:
     return next((line.strip() for line in errors if not stack.match(line)), "")
 
 
-def told(error: BaseException) -> str:
+def sentence_of(error: BaseException) -> str:
     """What an exception says to a person: ours, or the message of its innermost cause, without stack traces."""
     from thatch.spark.failures import ours
 

@@ -79,7 +79,7 @@ def _or_zero(measure: Any, values: Any) -> float:
 
 
 def _tiers(measured: pa.Table) -> list[dict[str, Any]]:
-    """Of each tier: brokers, the longest queue, table sizes at the end, messages by kind, events in vain."""
+    """Of each tier: brokers, the longest queue, table sizes at the end, messages by kind, false positives."""
     rows: dict[str, dict[str, dict[str, list[float]]]] = {}
     for row in measured.to_pylist():
         if row["measure"] != "delay":
@@ -95,7 +95,7 @@ def _tiers(measured: pa.Table) -> list[dict[str, Any]]:
                 "queue max": max(max(values) for values in measures["queue"].values()),
                 "table mean": float(np.mean(last["table"])), "table max": max(last["table"]),
                 **{kind: sum(last.get(f"handled {kind}", [0])) for kind in LOG_KINDS},
-                "events in": sum(last["events in"]), "in vain": sum(last["unwanted in"]),
+                "events in": sum(last["events in"]), "false positives": sum(last["false positives"]),
             }
         )  # fmt: skip
     return found

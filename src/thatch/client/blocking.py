@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from thatch.client.client import KEEP_BYTES, KEEP_SECONDS, AsyncClient, connect
-from thatch.client.subscription import Subscription
+from thatch.client.subscription import AsyncSubscription
 from thatch.protocol.messages import Publish
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class BlockingSubscription:
     """Iterate over it, or ask for the next event."""
 
-    def __init__(self, client: BlockingClient, subscription: Subscription) -> None:
+    def __init__(self, client: BlockingClient, subscription: AsyncSubscription) -> None:
         self._client, self.subscription = client, subscription
 
     def __iter__(self) -> Iterator[Publish]:

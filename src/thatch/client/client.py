@@ -28,11 +28,11 @@ import aiohttp
 import msgspec
 
 from thatch.broker import Client
-from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
-from thatch.client.subscription import Subscription
+from thatch.client.subscription import AsyncSubscription
 from thatch.errors import CallerError, PeerError, Unavailable, shown
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.protocol.messages import Accepted, Deliver, Message, Publish, Refused, Settled, Synced
 from thatch.protocol.messages import Send as Sending
 from thatch.space.space import Space
@@ -72,11 +72,11 @@ class AsyncClient:
         self._client = Client(name, space)
         self._frames = wire.Frames(space, wire.FromNode)
         self._number = secrets.randbits(30) | 1  # of the connection; other than in any earlier life of this client
-        self._plain: dict[str, Subscription] = {}
-        self._durable: dict[str, Subscription] = {}
+        self._plain: dict[str, AsyncSubscription] = {}
+        self._durable: dict[str, AsyncSubscription] = {}
         self._until_accepted: deque[_Waiter] = deque()  # in order of seq
         self._until_settled: deque[_Waiter] = deque()
-        self._standing: dict[str, tuple[str, asyncio.Future[None]]] = {}  # durable id -> state that is waited for
+        self._status: dict[str, tuple[str, asyncio.Future[None]]] = {}  # durable id -> state that is waited for
         self._unacknowledged: deque[_Unacknowledged] = deque()
         self._by_id: dict[str, _Unacknowledged] = {}
         self._unacknowledged_bytes = 0
@@ -131,7 +131,7 @@ class AsyncClient:
             _fail(each.future, self._failure)
         for waiter in (*self._until_accepted, *self._until_settled):
             _fail(waiter.future, self._failure)
-        for _, future in self._standing.values():
+        for _, future in self._status.values():
             _fail(future, self._failure)
         for subscription in dict.fromkeys((*self._plain.values(), *self._durable.values())):
             subscription.end()
@@ -162,7 +162,7 @@ class AsyncClient:
         self._number += 1
         self.connections += 1
         self._outgoing, self._published = [], 0
-        self._tell(self._client.connect(HOME, self._number))
+        self._send(self._client.connect(HOME, self._number))
         writer = asyncio.create_task(self._write(socket))
         try:
             async for frame in socket:
@@ -202,7 +202,7 @@ class AsyncClient:
         self._outgoing.append(encoded)
         self._wake.set()
 
-    def _tell(self, sends: list[Sending]) -> None:
+    def _send(self, sends: list[Sending]) -> None:
         for each in sends:
             self._say(encode(each.message))
 
@@ -216,26 +216,26 @@ class AsyncClient:
         bytes_max: int = KEEP_BYTES,
         seconds_max: float = KEEP_SECONDS,
         settled: bool = True,
-    ) -> Subscription:
+    ) -> AsyncSubscription:
         """Events that match a clause from now on: returns when it has settled, or with `settled=False` when the broker
         has accepted it. `durable` names a subscription that outlives the client: its events are kept at the broker, up
         to a limit, until they have been dealt with."""
         self._check()
         if durable is not None:
-            return await self._keep(durable, where, bytes_max, seconds_max, settled)
+            return await self._subscribe_durably(durable, where, bytes_max, seconds_max, settled)
         return await self.subscribe_many({id or self._next_id(): where}, settled)
 
-    async def subscribe_many(self, wheres: Mapping[str, str], settled: bool = True) -> Subscription:
+    async def subscribe_many(self, wheres: Mapping[str, str], settled: bool = True) -> AsyncSubscription:
         """Clauses by id, as one subscription: an event that several of them want comes once."""
         self._check()
         for id in wheres:
             if id in self._plain:
                 raise CallerError(f"there is a subscription {shown(id)}: replace it")
-        subscription = Subscription(wheres, BUFFER)
+        subscription = AsyncSubscription(wheres, BUFFER)
         self._plain.update(dict.fromkeys(wheres, subscription))
         waits = []
         for id, where in wheres.items():
-            self._tell(self._client.subscribe(HOME, id, where))
+            self._send(self._client.subscribe(HOME, id, where))
             waits.append(self._until(SUBSCRIPTIONS, id, settled))
         try:
             await asyncio.gather(*waits)
@@ -249,36 +249,36 @@ class AsyncClient:
         """Say where this client will publish; needed before it does. The id of the advertisement."""
         self._check()
         id = id or self._next_id()
-        self._tell(self._client.advertise(HOME, id, where))
+        self._send(self._client.advertise(HOME, id, where))
         await self._until(ADVERTISEMENTS, id, settled)
         return id
 
     async def unadvertise(self, id: str) -> None:
         self._check()
-        self._tell(self._client.unadvertise(HOME, id))
+        self._send(self._client.unadvertise(HOME, id))
         await self._until(ADVERTISEMENTS, id, False)
 
-    async def replace(self, subscription: Subscription, where: str, settled: bool = True) -> None:
+    async def replace(self, subscription: AsyncSubscription, where: str, settled: bool = True) -> None:
         """Another clause for a subscription: an event that both want is not missed in between."""
         self._check()
         if subscription.durable:
-            await self._say_keep(subscription, where, settled)
+            await self._ask_durable(subscription, where, settled)
         else:
-            self._tell(self._client.replace(HOME, subscription.id, where))
+            self._send(self._client.replace(HOME, subscription.id, where))
             await self._until(SUBSCRIPTIONS, subscription.id, settled)
             subscription.wheres[subscription.id] = where
 
-    async def unsubscribe(self, subscription: Subscription) -> None:
+    async def unsubscribe(self, subscription: AsyncSubscription) -> None:
         """For good: what is kept for a durable one goes, too."""
         self._check()
         if subscription.durable:
             wait = self._stands(subscription.id, "gone")
-            self._say(encode(wire.Unkeep(subscription.id)))
+            self._say(encode(wire.DurableCancel(subscription.id)))
             await wait
             self._durable.pop(subscription.id, None)
         else:
             for id in subscription.wheres:
-                self._tell(self._client.unsubscribe(HOME, id))
+                self._send(self._client.unsubscribe(HOME, id))
                 self._plain.pop(id, None)
             await self._until(SUBSCRIPTIONS, id, False)
         subscription.end()
@@ -310,24 +310,26 @@ class AsyncClient:
 
     # --- Durable subscriptions ---------------------------------------------------------------------------------------
 
-    async def _keep(self, id: str, where: str, bytes_max: int, seconds_max: float, settled: bool) -> Subscription:
+    async def _subscribe_durably(
+        self, id: str, where: str, bytes_max: int, seconds_max: float, settled: bool
+    ) -> AsyncSubscription:
         if id in self._durable:
             raise CallerError(f"there is a durable subscription {shown(id)}: replace it")
-        subscription = Subscription({id: where}, 2**62, self.done)  # the broker's window bounds it
+        subscription = AsyncSubscription({id: where}, 2**62, self.done)  # the broker's window bounds it
         subscription.limits = bytes_max, seconds_max
         self._durable[id] = subscription
         try:
-            await self._say_keep(subscription, where, settled)
+            await self._ask_durable(subscription, where, settled)
         except BaseException:
             self._durable.pop(id, None)
             raise
         return subscription
 
-    async def _say_keep(self, subscription: Subscription, where: str, settled: bool) -> None:
+    async def _ask_durable(self, subscription: AsyncSubscription, where: str, settled: bool) -> None:
         wait = self._stands(subscription.id, "settled" if settled else "accepted")
         before, subscription.wheres[subscription.id] = subscription.where, where
         if self._is_synced.is_set():  # else it is said when it is
-            self._say(encode(wire.Keep(subscription.id, where, *subscription.limits)))
+            self._say(encode(wire.DurableSubscribe(subscription.id, where, *subscription.limits)))
         try:
             await wait
         except CallerError:
@@ -336,11 +338,11 @@ class AsyncClient:
 
     def _stands(self, id: str, state: str) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._standing[id] = state, future
+        self._status[id] = state, future
         return future
 
-    def _stood(self, message: wire.Standing) -> None:
-        state, future = self._standing.get(message.id, ("", None))
+    def _stood(self, message: wire.DurableStatus) -> None:
+        state, future = self._status.get(message.id, ("", None))
         if future is None:
             return
         if message.state == "refused":
@@ -349,12 +351,12 @@ class AsyncClient:
             _succeed(future)
         else:
             return
-        del self._standing[message.id]
+        del self._status[message.id]
 
     def done(self, id: str, number: int) -> None:
         """The events of a durable subscription up to this one have been dealt with."""
         if self._is_synced.is_set():
-            self._say(encode(wire.Done(id, number)))
+            self._say(encode(wire.Ack(id, number)))
 
     # --- Publishing --------------------------------------------------------------------------------------------------
 
@@ -411,12 +413,12 @@ class AsyncClient:
                 for subscription in wanting:
                     if subscription is not None:
                         subscription.arrived(message.event, 0)
-        elif isinstance(message, wire.Kept):
+        elif isinstance(message, wire.DurableEvent):
             if message.id in self._durable:
                 self._durable[message.id].arrived(message.event, message.number)
         elif isinstance(message, wire.Published):
             self._acknowledged(message.count)
-        elif isinstance(message, wire.Standing):
+        elif isinstance(message, wire.DurableStatus):
             self._stood(message)
         elif isinstance(message, wire.Notice):
             self._noticed(message)
@@ -428,7 +430,7 @@ class AsyncClient:
             _fail(self._by_id[message.id].future, CallerError(message.reason))
             return
         sends = self._client.handle(message, HOME)
-        self._tell(sends)
+        self._send(sends)
         for each in sends:
             if isinstance(each.message, Synced):
                 self._synced(each.message.seq)
@@ -449,13 +451,13 @@ class AsyncClient:
         """The broker holds what this client wants and advertised: on with events."""
         self._is_synced.set()
         for each in self._durable.values():
-            self._say(encode(wire.Keep(each.id, each.where, *each.limits)))
+            self._say(encode(wire.DurableSubscribe(each.id, each.where, *each.limits)))
         for event in self._unacknowledged:
             self._say(event.encoded)
 
     def _noticed(self, message: wire.Notice) -> None:
-        told = [self._durable[message.id]] if message.id else list(dict.fromkeys(self._plain.values()))
-        for subscription in told:
+        concerned = [self._durable[message.id]] if message.id else list(dict.fromkeys(self._plain.values()))
+        for subscription in concerned:
             subscription.noticed(message)
 
 

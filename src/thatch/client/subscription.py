@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from thatch.broker.client_state import REMEMBERED, Seen
+from thatch.broker.client_state import REMEMBERED, RecentIds
 from thatch.protocol.messages import Publish
 from thatch.protocol.wire import Notice
 
 
-class Subscription:
+class AsyncSubscription:
     """`async for event in subscription`. Of events that come faster than they are asked for, the oldest of a plain
     subscription go; `dropped` counts them, with those that the broker dropped; `lost`, what a durable one has lost."""
 
@@ -34,7 +34,7 @@ class Subscription:
         self._is_over = False
         self._taken = 0  # number of the event that was handed out last
         self._done = 0
-        self._seen = Seen(REMEMBERED)
+        self._seen = RecentIds(REMEMBERED)
 
     @property
     def id(self) -> str:

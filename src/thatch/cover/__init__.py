@@ -30,7 +30,7 @@ In reading order:
 
 from __future__ import annotations
 
-from thatch.cover.active_set import Change, Told
+from thatch.cover.active_set import ActiveSet, Change
 from thatch.cover.cells import CellIndex, CellTable
 from thatch.cover.covers import covers
 from thatch.cover.engine import CoverEngine
@@ -47,6 +47,7 @@ from thatch.region.box_sets import region_of_box
 
 __all__ = [
     "ENGINES",
+    "ActiveSet",
     "CellIndex",
     "CellTable",
     "Change",
@@ -60,7 +61,6 @@ __all__ = [
     "PairwiseEngine",
     "ProjectionEngine",
     "RelationGraph",
-    "Told",
     "Uncovered",
     "Unproven",
     "Verdict",

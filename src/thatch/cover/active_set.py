@@ -1,20 +1,21 @@
-"""What has been told, what is held back, and why: active, passive, and certificates.
+"""Active sets: which subscriptions are forwarded (active), which are held back (passive), and why (certificates).
 
 A subscription that the active ones cover is passive, and its certificate names the active ones that prove it. The
-subscription table holds one of these, and every link of a broker will.
+subscription table holds one active set, and every link of a broker holds one.
 
-Certificates make unsubscription cheap: a passive subscription is looked at only when a member of its certificate goes,
-and then only the part that the departed one held is checked again: the rest is still held by the others.
+Certificates make unsubscription cheap: a passive subscription is rechecked only when a member of its certificate
+leaves, and then only the part that the departed member held is checked again: the others still hold the rest.
 
     passive  |--------- s ---------|          certificate {a, b}
-    active   |----- a ------|                 b goes: only s & b is checked, against a and c;
+    active   |----- a ------|                 b leaves: only s & b is checked, against a and c;
                       |------ b ------|       covered by c: the certificate is {a, c}
                       |------ c -------|
 
-Retraction (congestion's *active* covering): a newcomer takes back those it covers, one at a time, each certified
-against the told set without it; all at once could be circular. Certificates that name one taken back get its own
-certificate in its place. With an engine that covers by a union, `retract="union"` also takes back those that the
-newcomer covers together with others: whoever meets it is asked again. That tells the least, and costs a check for each.
+Retraction (the congestion paper's *active* covering): a newcomer retracts those that it covers, one at a time, each
+certified against the active set without it; all at once could be circular. Certificates that name a retracted
+subscription get its own certificate in its place. With an engine that covers by a union, `retract="union"` also
+retracts those that the newcomer covers together with others: every member that meets it is checked again. That forwards
+the least, and costs a check for each.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ UNION = "union"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to tell: apply `forward` first, then `withdraw`, and nothing is missed in between."""
+    """What to send: apply `forward` first, then `withdraw`, and nothing is missed in between."""
 
     forward: list[Any] = field(default_factory=list)
     withdraw: list[Any] = field(default_factory=list)
     verdict: Verdict | None = None
 
 
-class Told:
+class ActiveSet:
     def __init__(self, space: Space, cover: str | None = "exact", retract: bool | str = False, **options: Any) -> None:
         """`cover=None`: everything is active. `retract` is False, True or "union"."""
         if retract not in (False, True, UNION):
@@ -93,28 +94,28 @@ class Told:
         return id
 
     def subscribe(self, id: Any, region: Region, check: bool = True, witness: bool = True) -> Change:
-        """Without `check` it is told, covered or not, and others are checked against it. Without `witness` the verdict
-        is left out where the point would have to be searched for now, before members are taken back."""
+        """Without `check` it is active, covered or not, and others are checked against it. Without `witness` the
+        verdict is left out where the point would have to be searched for now, before members are retracted."""
         self._register(id, region)
         if self._engine is None:
             self._active[id] = None
             return Change([id])
         if not check:
-            self._tell(id)
+            self._activate(id)
             return Change([id])
         verdict = self._engine.check(region)
         if isinstance(verdict, Covered):
-            self._hold(id, verdict.certificate)
+            self._deactivate(id, verdict.certificate)
             return Change([], [], verdict)
         candidates = self._candidates(region)
-        told: Verdict | None = verdict
+        final: Verdict | None = verdict
         if candidates and isinstance(verdict, Uncovered):  # completed now: retraction takes members out
-            told = Uncovered(verdict.witness, space=self.space) if witness else None
-        self._tell(id)
-        return Change([id], self._take_back(candidates), told)
+            final = Uncovered(verdict.witness, space=self.space) if witness else None
+        self._activate(id)
+        return Change([id], self._retract(candidates), final)
 
     def _candidates(self, region: Region) -> list[Any]:
-        """Those that a newcomer with this region may take back."""
+        """Those that a newcomer with this region may retract."""
         assert self._engine is not None
         if self.retract == UNION and self._engine.covers_by == "union":
             return self._engine.members_meeting(region)
@@ -133,14 +134,14 @@ class Told:
             for id, region in zip(ids, regions, strict=True):
                 change = self.subscribe(id, region)
                 if isinstance(change.verdict, Uncovered):
-                    change.verdict.witness  # noqa: B018  # completed now: the next one may take members back
+                    change.verdict.witness  # noqa: B018  # completed now: the next one may retract members
                 changes.append(change)
             return changes
         changes = []
         for id, region, verdict in zip(ids, regions, self._engine.add_many(ids, regions), strict=True):
             self._register(id, region)
             if isinstance(verdict, Covered):
-                self._hold(id, verdict.certificate)
+                self._deactivate(id, verdict.certificate)
                 changes.append(Change([], [], verdict))
             else:
                 self._active[id] = None
@@ -151,7 +152,7 @@ class Told:
         """Forward names those that are no longer covered, in order of arrival; withdraw names the one that leaves."""
         region = self._regions[self._known(id)]
         if id not in self._active:
-            self._release(id)
+            self._drop_certificate(id)
             self._forget(id)
             return Change()
         del self._active[id]
@@ -160,7 +161,7 @@ class Told:
         return Change(forward, [*withdraw, id])
 
     def replace(self, id: Any, region: Region) -> Change:
-        """Give a subscription another region, in one step: forwarding it anew supersedes what was told under its id.
+        """Give a subscription another region, in one step: forwarding it again supersedes what was sent under its id.
 
         Those that the old region covered are rechecked when the new one is in its place, so that what both cover stays
         held back.
@@ -169,28 +170,30 @@ class Told:
         region.require(self.space)
         was_active = id in self._active
         if not was_active:
-            self._release(id)
+            self._drop_certificate(id)
         self._regions[id] = region
         if self._engine is None:
             return Change([id])
         if was_active:
             del self._active[id]
             self._engine.discard(id)
-        told = {id: was_active}  # before this change, of all that it may concern
+        before_change = {id: was_active}  # before this change, of all that it may concern
         verdict = self._engine.check(region)
         if isinstance(verdict, Covered):
-            self._hold(id, verdict.certificate)
+            self._deactivate(id, verdict.certificate)
         else:
             candidates = self._candidates(region)
             if isinstance(verdict, Uncovered):
                 verdict = Uncovered(verdict.witness, space=self.space)  # completed now: members come and go below
-            self._tell(id)
-            told.update(dict.fromkeys(self._take_back(candidates), True))
+            self._activate(id)
+            before_change.update(dict.fromkeys(self._retract(candidates), True))
         if was_active:
             promoted, withdrawn = self._recheck(id, held)
-            told = dict.fromkeys(withdrawn, True) | dict.fromkeys(promoted, False) | told
-        forward = [each for each, before in told.items() if each in self._active and (each == id or not before)]
-        withdraw = [each for each, before in told.items() if before and each not in self._active]
+            before_change = dict.fromkeys(withdrawn, True) | dict.fromkeys(promoted, False) | before_change
+        forward = [
+            each for each, before in before_change.items() if each in self._active and (each == id or not before)
+        ]
+        withdraw = [each for each, before in before_change.items() if before and each not in self._active]
         return Change(sorted(forward, key=self._arrival.__getitem__), withdraw, verdict)
 
     def exchange(self, gone: Sequence[Any], new: Mapping[Any, Region]) -> Change:
@@ -201,27 +204,29 @@ class Told:
             if id in self._regions:
                 raise CallerError(f"{id!r} is subscribed already")
             region.require(self.space)
-        told: dict[Any, bool] = {}  # before this change, of all that it may concern
+        before_change: dict[Any, bool] = {}  # before this change, of all that it may concern
         for id in held:
             if id in self._active:
-                told[id] = True
+                before_change[id] = True
                 del self._active[id]
                 if self._engine is not None:
                     self._engine.discard(id)
             else:
-                self._release(id)
+                self._drop_certificate(id)
         for id, region in new.items():
             change = self.subscribe(id, region, witness=False)
-            told = dict.fromkeys(change.withdraw, True) | dict.fromkeys(change.forward, False) | told
-        for id in [id for id in held if id in told and self._engine is not None]:
+            before_change = dict.fromkeys(change.withdraw, True) | dict.fromkeys(change.forward, False) | before_change
+        for id in [id for id in held if id in before_change and self._engine is not None]:
             promoted, withdrawn = self._recheck(id, held[id])
-            told = dict.fromkeys(withdrawn, True) | dict.fromkeys(promoted, False) | told
-        forward = [each for each, before in told.items() if not before and each in self._active]
+            before_change = dict.fromkeys(withdrawn, True) | dict.fromkeys(promoted, False) | before_change
+        forward = [each for each, before in before_change.items() if not before and each in self._active]
         forward.sort(key=self._arrival.__getitem__)
-        withdraw = [each for each, before in told.items() if before and each not in self._active and each not in held]
+        withdraw = [
+            each for each, before in before_change.items() if before and each not in self._active and each not in held
+        ]
         for id in held:
             self._forget(id)
-        return Change(forward, [*withdraw, *(id for id in held if id in told)])
+        return Change(forward, [*withdraw, *(id for id in held if id in before_change)])
 
     def dependents(self, id: Any) -> list[Any]:
         """Those that an active one holds back, alone or with others, in order of arrival."""
@@ -230,9 +235,9 @@ class Told:
     def holds_back(self, id: Any) -> bool:
         return self._known(id) in self._named_by
 
-    def exposes(self, id: Any, more_than: float = 0) -> bool:
-        """Whether more than so many would have to be told if an active one left, each seen alone: of those that would
-        be told, some may cover others."""
+    def promotes_more_than(self, id: Any, more_than: float = 0) -> bool:
+        """Whether more than so many would be promoted if an active one left, each seen alone: of those promoted, some
+        may cover others."""
         region = self._regions[self._known(id)]
         if self._engine is None or len(self._named_by.get(id, ())) <= more_than:
             return False
@@ -241,22 +246,22 @@ class Told:
         held = self._named_by[id]
         exposed = (1 for each in held if self._repaired(each, self._certificates[each], id, region) is None)
         found = any(number > more_than for number, _ in enumerate(exposed, 1))
-        self._tell(id)
+        self._activate(id)
         return found
 
-    def relieve(self, id: Any, most: int) -> Change:
-        """An active one is to hold back `most` fewer than it does: others prove them covered, or they are told."""
+    def release(self, id: Any, most: int) -> Change:
+        """Make an active one hold back `most` fewer than it does: others cover them, or they are promoted."""
         region = self._regions[self._known(id)]
         if self._engine is None:
             return Change()
         del self._active[id]
         self._engine.discard(id)
         forward, withdraw = self._recheck(id, region, most)
-        self._tell(id)
+        self._activate(id)
         return Change(forward, withdraw)
 
     def load(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
-        """Into an empty one: what was told elsewhere, in order of arrival. Nothing is decided again; those without a
+        """Into an empty set: what was decided elsewhere, in order of arrival. Nothing is decided again; those without a
         certificate are active."""
         active = [id for id in regions if id not in certificates]
         known = set(active)
@@ -265,7 +270,7 @@ class Told:
             or not certificates.keys() <= regions.keys()
             or not known.issuperset(chain(*certificates.values()))
         ):
-            raise CallerError("a told set is loaded into an empty one, and certificates name active members only")
+            raise CallerError("an active set is loaded into an empty one, and certificates name active members only")
         self._regions = dict(regions)
         self._arrival = {id: position for position, id in enumerate(regions)}
         self._arrivals = len(regions)
@@ -273,12 +278,12 @@ class Told:
         if self._engine is not None:
             self._engine.load(active, [regions[id] for id in active])
         for id, certificate in certificates.items():
-            self._hold(id, certificate)
+            self._deactivate(id, certificate)
 
-    def recompiled(self, space: Space, regions: Mapping[Any, Region]) -> tuple[Told, Change]:
+    def recompiled(self, space: Space, regions: Mapping[Any, Region]) -> tuple[ActiveSet, Change]:
         """The same subscriptions with other regions: their space has grown, and clauses mean more than before. What is
-        still proven to be covered stays held back; what is not is told."""
-        new = Told(space, self._cover, self.retract, **self._options)
+        still proven to be covered stays passive; what is not is promoted."""
+        new = ActiveSet(space, self._cover, self.retract, **self._options)
         held = [id for id in self._regions if id in self._certificates]
         new.load({id: regions[id] for id in self._regions if id in self._active}, {})
         new._arrival, new._arrivals = dict(self._arrival), self._arrivals
@@ -290,9 +295,9 @@ class Told:
             new._regions[id] = regions[id]
             verdict = new._engine.check(regions[id])
             if isinstance(verdict, Covered):
-                new._hold(id, verdict.certificate)
+                new._deactivate(id, verdict.certificate)
             else:
-                new._tell(id)
+                new._activate(id)
                 promoted.append(id)
         new._regions = {id: regions[id] for id in self._regions}  # in order of arrival
         return new, Change(promoted)
@@ -308,17 +313,17 @@ class Told:
     def _forget(self, id: Any) -> None:
         del self._regions[id], self._arrival[id]
 
-    def _tell(self, id: Any) -> None:
+    def _activate(self, id: Any) -> None:
         assert self._engine is not None
         self._active[id] = None
         self._engine.add(id, self._regions[id])
 
-    def _hold(self, id: Any, certificate: tuple[Any, ...]) -> None:
+    def _deactivate(self, id: Any, certificate: tuple[Any, ...]) -> None:
         self._certificates[id] = certificate
         for name in certificate:
             self._named_by.setdefault(name, {})[id] = None
 
-    def _release(self, id: Any) -> tuple[Any, ...]:
+    def _drop_certificate(self, id: Any) -> tuple[Any, ...]:
         """Take a passive one's certificate away."""
         certificate = self._certificates.pop(id)
         for name in certificate:
@@ -336,23 +341,23 @@ class Told:
         return self._recheck(id, region)
 
     def _recheck(self, id: Any, region: Region, most: int | None = None) -> tuple[list[Any], list[Any]]:
-        """Of those (or the first so many) whose certificate names one that no longer holds this region: who has to be
-        told now?"""
+        """Recheck those (or the first so many) whose certificate names one that no longer holds this region. Which are
+        promoted, and which are retracted by these?"""
         assert self._engine is not None
         promoted: dict[Any, None] = {}
         withdrawn: dict[Any, None] = {}
         for orphan in sorted(self._named_by.get(id, ()), key=self._arrival.__getitem__)[:most]:
-            certificate = self._release(orphan)
+            certificate = self._drop_certificate(orphan)
             repaired = self._repaired(orphan, certificate, id, region)
             if repaired is not None:
-                self._hold(orphan, repaired)
+                self._deactivate(orphan, repaired)
                 continue
             candidates = self._candidates(self._regions[orphan])
-            self._tell(orphan)
+            self._activate(orphan)
             promoted[orphan] = None
-            for gone in self._take_back(candidates):
+            for gone in self._retract(candidates):
                 if gone in promoted:
-                    del promoted[gone]  # told and taken back in one change: not told at all
+                    del promoted[gone]  # promoted and retracted in one change: never sent
                 else:
                     withdrawn[gone] = None
         return list(promoted), list(withdrawn)
@@ -381,9 +386,9 @@ class Told:
         verdict = self._engine.check(self._regions[id])
         return verdict.certificate if isinstance(verdict, Covered) else certificate
 
-    def _take_back(self, candidates: list[Any]) -> list[Any]:
-        """Take back those that a newcomer covers, one at a time. Returns those taken back."""
-        taken_back = []
+    def _retract(self, candidates: list[Any]) -> list[Any]:
+        """Retract those that a newcomer covers, one at a time, and return them."""
+        retracted = []
         for other in candidates:
             assert self._engine is not None
             self._engine.discard(other)
@@ -392,13 +397,13 @@ class Told:
                 self._engine.add(other, self._regions[other])
                 continue
             del self._active[other]
-            self._hold(other, verdict.certificate)
-            taken_back.append(other)
+            self._deactivate(other, verdict.certificate)
+            retracted.append(other)
             for dependent in list(self._named_by.get(other, ())):
-                names = self._release(dependent)
+                names = self._drop_certificate(dependent)
                 replaced = [each for name in names for each in (verdict.certificate if name == other else (name,))]
-                self._hold(dependent, self._short(dependent, tuple(dict.fromkeys(replaced))))
-        return taken_back
+                self._deactivate(dependent, self._short(dependent, tuple(dict.fromkeys(replaced))))
+        return retracted
 
     def check_invariants(self) -> None:
         assert self._active.keys() | self._certificates.keys() == self._regions.keys()

@@ -74,7 +74,7 @@ def surely_held(ball: Ball, rows: Floats) -> Bools:
     return (np.maximum(rows[:, -1], RADIUS_MIN) + distances) * (1 + margin) <= ball.radius * (1 - margin)
 
 
-class Part(NamedTuple):
+class BallPart(NamedTuple):
     """Balls that were built together."""
 
     slots: Ints  # [n]: which balls these are
@@ -115,7 +115,7 @@ class BallIndex:
         self.vectors = random_vectors(len(attributes), vectors, orthonormal, seed)
         d = len(attributes)
         self.rows: Floats = np.full((2 * TAIL, d + 1), np.nan)  # by slot: centre and radius; free ones are NaN
-        self.parts: dict[int, Part] = {}  # by serial number; the largest first
+        self.parts: dict[int, BallPart] = {}  # by serial number; the largest first
         self._free: list[int] = []
         self._used = 0
         self._home: Ints = np.zeros(2 * TAIL, np.int64)  # by slot: the serial number of its part, -1 in the tail
@@ -237,7 +237,7 @@ class BallIndex:
         # A part that shrank may be smaller than one behind it.
         self.parts = dict(sorted(self.parts.items(), key=lambda each: -len(each[1].slots)))
 
-    def _tree(self, slots: Ints, rows: Floats) -> Part:
+    def _tree(self, slots: Ints, rows: Floats) -> BallPart:
         n, width = rows.shape
         order, most = np.arange(n), 4 * (n // LEAF) + 3
         bounds, links = np.empty((most, 2 * width)), np.empty((most, 3), np.int64)
@@ -246,19 +246,19 @@ class BallIndex:
         few = min(n, WIDEST)
         widest = np.argpartition(rows[:, -1], n - few)[n - few :]
         widest = widest[np.argsort(-rows[widest, -1])]
-        return Part(
+        return BallPart(
             slots[order], rows, bounds[:used].copy(), links[:used].copy(), widest, self._no_shadows,
             self._no_radii, 0.0, np.zeros(1, np.int64),
         )  # fmt: skip
 
-    def _sorted(self, slots: Ints, rows: Floats) -> Part:
+    def _sorted(self, slots: Ints, rows: Floats) -> BallPart:
         order = np.argsort(-rows[:, -1], kind="stable")
         rows = rows[order]
         centres = rows[:, :-1]
         with np.errstate(all="ignore"):
             norm = float(np.sqrt((centres * centres).sum(axis=1)).max())
             shadows = centres @ self.vectors.T
-        return Part(
+        return BallPart(
             slots[order], rows, self._no_bounds, self._no_links, self._no_rows, np.ascontiguousarray(shadows),
             -rows[:, -1], norm, np.zeros(1, np.int64),
         )  # fmt: skip
@@ -345,11 +345,11 @@ class BallIndex:
         at = dict(zip(ball.attributes, ball.centre, strict=True))
         return np.array((*(at[index] for index in self.attributes), ball.radius))
 
-    def _parts(self) -> list[Part | None]:
+    def _parts(self) -> list[BallPart | None]:
         """All parts; None is the tail."""
         return [*self.parts.values(), None] if self._tail_slots else list(self.parts.values())
 
-    def _slot(self, part: Part | None, row: int) -> int:
+    def _slot(self, part: BallPart | None, row: int) -> int:
         return self._tail_slots[row] if part is None else int(part.slots[row])
 
     def _all(self, asked: Floats, sign: int) -> Ints:
@@ -359,7 +359,7 @@ class BallIndex:
             found.append(np.array(self._tail_slots, np.int64)[rows] if part is None else part.slots[rows])
         return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
 
-    def _candidates(self, part: Part | None, asked: Floats, sign: int, most: int) -> int:
+    def _candidates(self, part: BallPart | None, asked: Floats, sign: int, most: int) -> int:
         """How many rows of a part were written to `_found`."""
         if part is None:
             return scan(
@@ -373,7 +373,7 @@ class BallIndex:
             self._found, most,
         )  # fmt: skip
 
-    def _around(self, part: Part | None, asked: Floats, margin: float, answers: Ints) -> None:
+    def _around(self, part: BallPart | None, asked: Floats, margin: float, answers: Ints) -> None:
         """Write to `answers` which row of a part surely holds each ball."""
         if part is None:
             around_many(
@@ -414,7 +414,7 @@ class BallIndex:
         assert live == set(slots)
 
     @staticmethod
-    def _check_nodes(part: Part) -> None:
+    def _check_nodes(part: BallPart) -> None:
         width = part.rows.shape[1]
         leaves: NDArray[Any] = np.zeros(len(part.rows), np.int64)
         for node, (start, stop, child) in enumerate(part.links.tolist()):

@@ -21,7 +21,7 @@ from thatch.space.arrays import Ints
 PART = 16_384  # regions that a kernel is given at a time
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Some regions, and where a kernel writes what it decided."""
 
     low: Ints  # [boxes, d]
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 class BatchedEngine(BoxedEngine):
-    def _cover_and_add(self, part: Part) -> tuple[Ints, Ints]:
+    def _cover_and_add(self, part: BatchPart) -> tuple[Ints, Ints]:
         """Decide about each region in turn, and insert it, numbered upward from `_number`, into slots that were never
         used, unless it is covered. Certificates as names, and the place where each region's begin."""
         raise NotImplementedError
@@ -54,7 +54,7 @@ class BatchedEngine(BoxedEngine):
         boxes = as_boxes(ids, regions, self.space)
         if not len(ids):
             return []
-        self.refuse_known(ids)
+        self.check_new(ids)
         checked: list[Region] = []
         if boxes is not None and not self._string_codes and (boxes[0] <= boxes[1]).all():
             low, high = boxes
@@ -79,7 +79,7 @@ class BatchedEngine(BoxedEngine):
         """`add_many` of unions of plain boxes of the space, given as arrays: those of each, one or more, begin at
         starts[i]. For whoever has coordinates that are good, under the present string codes, and no regions: nothing is
         looked at before it is used, and where strings are recoded these members are lost."""
-        self.refuse_known(ids)
+        self.check_new(ids)
         return self._add_boxes(ids, low, high, starts)
 
     def _add_boxes(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
@@ -95,7 +95,7 @@ class BatchedEngine(BoxedEngine):
             boxes = slice(starts[start], starts[regions.stop])
             own_starts = starts[start : regions.stop + 1] - starts[start]
             slot = int(self.index.rows.used[0])
-            part = Part(
+            part = BatchPart(
                 low[boxes], high[boxes], own_starts, codes[regions], witness_low[regions], witness_high[regions]
             )
             parts.append(self._cover_and_add(part))

@@ -1,11 +1,11 @@
 """What engines that cover by a union have in common: members as boxes in an index, and questions as boxes.
 
-A region becomes boxes: exactly where it can, else (balls, sets too large to cross out) as boxes that surely lie inside
+A region becomes boxes: exactly where it can, else (balls, sets too large to expand) as boxes that surely lie inside
 a member, and boxes that surely hold a question. An engine decides about boxes; what boxes leave open is tried here:
 
-    a question too large to cross out    the boxes around its terms; a single member; its corners as witnesses
+    a question too large to expand    the boxes around its terms; a single member; its corners as witnesses
     a member or a question with balls    each term inside one term of one member; what large sets hold of the question,
-                                         crossed out after all; a witness of the boxes, if it is one of the balls too
+                                         expanded after all; a witness of the boxes, if it is one of the balls too
 
 Whoever derives from this answers `_search`, and says what it found by `_used` and `_piece`; or answers `_search_box`,
 one box after the other, and adds to `_names`.
@@ -44,7 +44,7 @@ class BoxedEngine(CoverEngine):
         self._departures = 0
         self._takes_parts = True
         self._empty: dict[Any, None] = {}  # members that hold nothing
-        self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to cross out
+        self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to expand
         self._odd: dict[Any, int] = {}  # the numbers of both
         self._names: set[int] = set()  # the numbers of members that the last search used
         self._string_codes = space.string_codes
@@ -137,7 +137,7 @@ class BoxedEngine(CoverEngine):
 
     def load(self, ids: Sequence[Any], regions: Sequence[Region]) -> None:
         """In one call of the kernel for as many as are single plain boxes, one after the other."""
-        self.refuse_known(ids)
+        self.check_new(ids)
         for region in regions:
             region.require(self.space)  # before anything changes
         run: list[tuple[Any, Region]] = []
@@ -259,7 +259,7 @@ class BoxedEngine(CoverEngine):
         return Covered(tuple(self._ids[number] for number in sorted(set(numbers))))
 
     def _by_hulls(self, terms: Sequence[Term]) -> Verdict | None:
-        """Sets too large to cross out, as the boxes around them."""
+        """Sets too large to expand, as the boxes around them."""
         return self._covered(self._used()) if self._search(*hulls(terms, self.space)) == COVERED else None
 
     def _by_a_point(self, terms: Sequence[Term]) -> Verdict | None:

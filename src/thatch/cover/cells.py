@@ -37,7 +37,7 @@ from thatch.region.region import Region
 from thatch.region.term import hulls
 from thatch.space.arrays import Ints
 
-CROSSED_MAX = 64  # boxes that the sets of a region are crossed out into; with more, the box around each term counts
+EXPANDED_MAX = 64  # boxes that the sets of a region are expanded into; with more, the box around each term counts
 
 
 class CellTable:
@@ -214,7 +214,7 @@ def cells_around(grid: Grid, region: Region) -> Ints:
     plain = plain_box(terms, grid.space)
     if plain is not None:
         return grid.around(plain[0][0], plain[1][0])
-    crossed = sum(term.box_count() for term in terms) <= CROSSED_MAX
+    crossed = sum(term.box_count() for term in terms) <= EXPANDED_MAX
     low, high = surely_around(terms, grid.space) if crossed else hulls(terms, grid.space)
     ranges, _ = grid.around_many(low, high)
     ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]

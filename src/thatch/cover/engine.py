@@ -68,7 +68,7 @@ class CoverEngine:
 
         `regions` are regions, or one plain box for each id as arrays low[n, d], high[n, d].
         """
-        self.refuse_known(ids)
+        self.check_new(ids)
         verdicts: list[Verdict] = []
         for id, region in zip(ids, as_regions(ids, regions, self.space), strict=True):
             verdict = self.check(region)
@@ -86,7 +86,7 @@ class CoverEngine:
         for id, region in zip(ids, regions, strict=True):
             self.add(id, region)
 
-    def refuse_known(self, ids: Sequence[Any]) -> None:
+    def check_new(self, ids: Sequence[Any]) -> None:
         """Ids of a batch are new and differ; checked before anything changes."""
         new = set(ids)
         if len(new) == len(ids) and new.isdisjoint(self):

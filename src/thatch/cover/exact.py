@@ -29,8 +29,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from thatch.cover.batch import BatchedEngine, Part
-from thatch.cover.search import Scratch, cover_and_add, cover_union, find_witness
+from thatch.cover.batch import BatchedEngine, BatchPart
+from thatch.cover.search import SearchScratch, cover_and_add, cover_union, find_witness
 from thatch.cover.verdict import Uncovered, Unproven
 from thatch.errors import CallerError
 from thatch.region.box_sets import Boxes
@@ -54,10 +54,10 @@ class ExactEngine(BatchedEngine):
     def _alike(self) -> Self:
         return type(self)(self.space, self.nodes_max, self.tests_max)
 
-    def _new_scratch(self) -> Scratch:
+    def _new_scratch(self) -> SearchScratch:
         d, depth = len(self.space), 2048 + 4 * len(self.space)
         slots = len(self.index.rows.owner)
-        return Scratch(
+        return SearchScratch(
             np.zeros(self.index.rows.below.shape[2], np.uint64),
             np.zeros(self.index.rows.below.shape[2], np.uint64),
             np.zeros((6, d), np.int64),
@@ -124,7 +124,7 @@ class ExactEngine(BatchedEngine):
 
         return Uncovered(complete=complete, space=self.space)
 
-    def _cover_and_add(self, part: Part) -> tuple[Ints, Ints]:
+    def _cover_and_add(self, part: BatchPart) -> tuple[Ints, Ints]:
         self._reserve(len(part.low), part.low, part.high)
         begins, names, region = np.zeros(len(part.starts), np.int64), [], 0
         while region < len(part.codes):

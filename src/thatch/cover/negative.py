@@ -37,7 +37,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from thatch.cover.batch import BatchedEngine, Part
+from thatch.cover.batch import BatchedEngine, BatchPart
 from thatch.cover.boxed import COVERED
 from thatch.cover.index import BoxIndex
 from thatch.cover.rectangles import (
@@ -285,7 +285,7 @@ class NegativeEngine(BatchedEngine):
     def _undecided(self) -> Unproven:
         return Unproven("it meets negative rectangles, but those may be covered")
 
-    def _cover_and_add(self, part: Part) -> tuple[Ints, Ints]:
+    def _cover_and_add(self, part: BatchPart) -> tuple[Ints, Ints]:
         self.index.reserve(len(part.low), part.low, part.high)
         begins, names, region = np.zeros(len(part.starts), np.int64), [], 0
         count = len(self._slots)

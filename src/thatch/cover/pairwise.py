@@ -46,7 +46,7 @@ def contains(member: Sequence[Term], terms: Sequence[Term], space: Space) -> boo
         return False
 
 
-class Store(Protocol):
+class MemberStore(Protocol):
     """How members are kept, and who of them covers is found."""
 
     def add(self, id: Any, region: Region) -> None: ...
@@ -67,7 +67,7 @@ class PairwiseEngine(CoverEngine):
         self.form = form
         self._members: dict[Any, Region] = {}
         stores: dict[str, type[_Linear | _Indexed | _Poset]] = {"linear": _Linear, "indexed": _Indexed, "poset": _Poset}
-        self._store: Store = stores[form](space)
+        self._store: MemberStore = stores[form](space)
 
     def add(self, id: Any, region: Region) -> None:
         if id in self._members:

@@ -107,7 +107,7 @@ class ProjectionEngine(CoverEngine):
         self._number_member(id, region)
 
     def load(self, ids: Sequence[Any], regions: Sequence[Region]) -> None:
-        self.refuse_known(ids)
+        self.check_new(ids)
         found = [self._one_ball(region.terms_in(self.space)) for region in regions]
         balls: dict[tuple[int, ...], list[tuple[Any, Ball]]] = {}
         for id, region, ball in zip(ids, regions, found, strict=True):
@@ -125,7 +125,7 @@ class ProjectionEngine(CoverEngine):
     def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> list[Verdict]:
         """Balls that members from before hold are found in one call of a kernel; they stay covered whoever comes."""
         checked = as_regions(ids, regions, self.space)
-        self.refuse_known(ids)
+        self.check_new(ids)
         asked: dict[tuple[int, ...], list[tuple[int, Ball]]] = {}
         for position, region in enumerate(checked):
             ball = self._one_ball(region.terms_in(self.space))

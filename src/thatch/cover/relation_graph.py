@@ -1,8 +1,8 @@
 r"""The subscription relation graph: who covers whom, one by one, kept so that an unsubscription finds its successors.
 
-The idea: an edge leads from a subscription to one that it covers. Only roots, which nobody covers, are told. A
-newcomer goes below those that cover it and above those that it covers; when a root leaves, the new roots are among its
-children, and nobody else is looked at.
+The idea: an edge leads from a subscription to one that it covers. Only roots, which no other subscription covers, are
+forwarded. A newcomer goes below those that cover it and above those that it covers; when a root leaves, the new roots
+are among its children, and nobody else is looked at.
 
 From: the congestion paper, section IV. `traditional` is the graph of SIENA and PADRES: the transitive reduction of the
 whole relation, a node has all its nearest coverers as parents. `simplified` is Algorithm 1: a newcomer goes below the
@@ -75,7 +75,7 @@ Insertion = tuple[Any, Any, Collection[Any]]  # a node, the node to start from, 
 
 
 class RelationGraph:
-    """Told's interface over a relation graph. Its newcomers always take back what they cover.
+    """The interface of `ActiveSet` over a relation graph. Its newcomers always retract what they cover.
 
     >>> space = Space.parse("price int not null 0..100")
     >>> graph = RelationGraph(space)
@@ -175,7 +175,7 @@ class RelationGraph:
     # --- Changing ----------------------------------------------------------------------------------------------------
 
     def subscribe(self, id: Any, region: Region) -> Change:
-        """Roots that the newcomer covers are taken back."""
+        """Roots that the newcomer covers are retracted."""
         if id in self._regions:
             raise CallerError(f"{id!r} is subscribed already")
         self._register(id, region.in_space(self.space))  # refuses another space
@@ -193,7 +193,7 @@ class RelationGraph:
         return Change(forward, [each for each in withdraw if each != id] + [id] * was_root)
 
     def replace(self, id: Any, region: Region) -> Change:
-        """Give a subscription another region, in one step: forwarding it anew supersedes what was told under its id.
+        """Give a subscription another region, in one step: forwarding it again supersedes what was sent under its id.
 
         It keeps its place in the order of arrival.
         """
@@ -238,14 +238,14 @@ class RelationGraph:
     def holds_back(self, id: Any) -> bool:
         return self._is_root(self._known(id)) and bool(self._children[id] or self._equals[id])
 
-    def exposes(self, id: Any, more_than: float = 0) -> bool:
-        """Whether more than so many may have to be told if a root left."""
+    def promotes_more_than(self, id: Any, more_than: float = 0) -> bool:
+        """Whether more than so many may have to be forwarded if a root left."""
         return self.holds_back(id) and len(self._children[id]) + len(self._equals[id]) > more_than
 
     def load(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
-        """Into an empty one: what a relation graph had told, in order of arrival. Who is a root is not decided again;
-        the rest is placed below the roots that their certificates name."""
-        self._refuse_unloadable(regions, certificates)
+        """Into an empty graph: what a relation graph had forwarded, in order of arrival. Who is a root is not decided
+        again; the rest is placed below the roots that their certificates name."""
+        self._check_loadable(regions, certificates)
         local = {id: region.in_space(self.space) for id, region in regions.items()}
         for id, region in local.items():
             self._register(id, region)
@@ -258,8 +258,8 @@ class RelationGraph:
                 self._place_below(id, certificates[id][0])
 
     def recompiled(self, space: Space, regions: Mapping[Any, Region]) -> tuple[RelationGraph, Change]:
-        """The same subscriptions with other regions, of another space, and which of them have to be told now, or
-        withdrawn. What roots now and before hold may differ: their holder knows whether to tell them anew."""
+        """The same subscriptions with other regions, of another space, and which of them have to be forwarded now, or
+        withdrawn. What roots now and before hold may differ: their holder knows whether to send them again."""
         if regions.keys() != self._regions.keys():
             raise CallerError("a graph is compiled anew with one region for each of its subscriptions, and no other")
         graph = RelationGraph(space, self.kind)
@@ -274,7 +274,7 @@ class RelationGraph:
         self._arrival[id] = self._arrivals
         self._arrivals += 1
 
-    def _refuse_unloadable(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
+    def _check_loadable(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
         roots = regions.keys() - certificates.keys()
         if self._regions or not certificates.keys() <= regions.keys():
             raise CallerError("a relation graph is loaded into an empty one, and certificates are of its subscriptions")

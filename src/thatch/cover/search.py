@@ -20,7 +20,7 @@ _ONE = np.uint64(1)
 _MARGIN = 2.0**-51
 
 
-class Scratch(NamedTuple):
+class SearchScratch(NamedTuple):
     """What the search writes to: allocated once, so that a check allocates nothing."""
 
     words: Any  # uint64: bits of candidates
@@ -59,7 +59,7 @@ def push(
 
 
 @inner
-def side_by_side(rows: Rows, low: Ints, high: Ints, scratch: Scratch) -> bool:
+def side_by_side(rows: Rows, low: Ints, high: Ints, scratch: SearchScratch) -> bool:
     """Whether two members hold a box that none holds alone: one up to some value of an attribute, the other from there
     on. Their names are added.
 
@@ -112,7 +112,9 @@ def side_by_side(rows: Rows, low: Ints, high: Ints, scratch: Scratch) -> bool:
 
 
 @inlined
-def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, nodes_max: int, tests_max: int) -> int:
+def cover_box(
+    rows: Rows, lows: Ints, highs: Ints, box: int, scratch: SearchScratch, nodes_max: int, tests_max: int
+) -> int:
     """Is one box of an array covered? COVERED, UNCOVERED or UNDECIDED; names are added to, never reset."""
     d = lows.shape[1]
     low, high = lows[box], highs[box]
@@ -291,7 +293,7 @@ def cover_box(rows: Rows, lows: Ints, highs: Ints, box: int, scratch: Scratch, n
 
 @borrowing
 def cover_union(
-    rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: Scratch, nodes_max: int, tests_max: int
+    rows: Rows, low: Ints, high: Ints, first: int, last: int, scratch: SearchScratch, nodes_max: int, tests_max: int
 ) -> int:
     """Are the boxes from first up to last covered? UNDECIDED only if none is surely not. Names each owner once."""
     scratch.state[0] = scratch.state[1] = scratch.state[2] = 0
@@ -360,7 +362,7 @@ def cover_and_add(
     high: Ints,
     starts: Ints,
     owner: int,
-    scratch: Scratch,
+    scratch: SearchScratch,
     nodes_max: int,
     tests_max: int,
     codes: Ints,

@@ -1,6 +1,6 @@
 """The exact side of the index: every box that was added, in flat arrays that only grow, and what a box cannot say.
 
-A term becomes entries. A plain box is one; a term whose sides are small sets is crossed out into boxes; a term with
+A term becomes entries. A plain box is one; a term whose sides are small sets is expanded into boxes; a term with
 large sets or with balls is the box around it and *checks*: sets to be searched, balls to be measured. Entries of one
 region stand side by side and share its number.
 
@@ -26,7 +26,7 @@ from thatch.space.arrays import Ints, lower_bound
 from thatch.space.axis import StringAxis
 from thatch.space.space import Space
 
-CROSSED_MAX = 16  # boxes that a term is crossed out into; one with more gets checks
+EXPANDED_MAX = 16  # boxes that a term is expanded into; one with more gets checks
 ALIVE = 2**31 - 1
 LAST = 1  # flags of a check: the last one of its entry;
 POSTED = 2  # a set of single values, by which the entry is looked up;
@@ -70,7 +70,9 @@ def opened(handle: Ints, d: int) -> Exact:
 
 
 @kernel
-def verified(exact: Exact, version: int, points: Ints, doubles: Any, rows: Ints, slots: Ints, found: int) -> int:
+def filter_candidates(
+    exact: Exact, version: int, points: Ints, doubles: Any, rows: Ints, slots: Ints, found: int
+) -> int:
     """Of the candidates (row, slot), those that match, moved to the front with the number in place of the slot.
 
     A slot that is given as its complement is in the box for sure.
@@ -174,7 +176,7 @@ class Entries:
             if count == 1 and not term.balls:
                 self._append_box(number, term)
                 continue
-            if not term.balls and count <= CROSSED_MAX:
+            if not term.balls and count <= EXPANDED_MAX:
                 low, high = hulls(term.boxes(), self.space)
                 self.append_boxes(np.full(len(low), number, np.int64), low, high)
                 continue
@@ -186,7 +188,7 @@ class Entries:
 
     def reserve_for(self, regions: Sequence[Region]) -> None:
         """Room for the sets of many regions at once: watchlists are long, and would be copied again and again."""
-        terms = [term for region in regions for term in region.terms_in(self.space) if term.box_count() > CROSSED_MAX]
+        terms = [term for region in regions for term in region.terms_in(self.space) if term.box_count() > EXPANDED_MAX]
         self._reserve_checks(0, sum(2 * len(side) for term in terms for _, side in term.sides), 0)
 
     def _append_box(self, number: int, term: Term) -> None:
@@ -247,13 +249,13 @@ class Entries:
             exact = exact._replace(checks_at=np.full(len(exact.owner), -1, np.int32))
         self.exact = exact
 
-    def posted(self, slots: Any) -> Ints:
+    def set_checks(self, slots: Any) -> Ints:
         """For each of these entries the check to look it up by: its largest set of single values. -1 if it has none."""
         result = np.full(len(slots), -1, np.int64)
         exact, singles = self.exact, dict[int, Boxes]()
         first = exact.checks_at[slots] if self.checks_used else np.zeros(0, np.int32)
         for place in np.flatnonzero((first >= 0) & (exact.checks[first, 0] >= 0)) if self.checks_used else ():
-            check, longest = int(first[place]), CROSSED_MAX
+            check, longest = int(first[place]), EXPANDED_MAX
             while check >= 0:
                 axis, start, stop, _, flags = exact.checks[check].tolist()
                 if axis >= 0 and not flags & JUDGED:

@@ -19,7 +19,7 @@ import numpy as np
 
 from thatch.matching.index import TreeMatcher
 from thatch.matching.matcher import Numbers, View
-from thatch.matching.tree import arranged
+from thatch.matching.tree import sort_unique_pairs
 from thatch.region.box_sets import Boxes
 from thatch.region.region import Region
 from thatch.space.axis import Coordinates
@@ -42,7 +42,7 @@ class GroupedView(View):
             return rows, numbers
         hit = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
         below, more = self.passive.match_points([column[hit] for column in columns])
-        return arranged(np.concatenate((rows, hit[below])), np.concatenate((numbers, more)), len(columns[0]))
+        return sort_unique_pairs(np.concatenate((rows, hit[below])), np.concatenate((numbers, more)), len(columns[0]))
 
     def meeting(self, region: Region) -> list[int]:
         passive = [] if self.passive is None else self.passive.meeting(region)

@@ -33,7 +33,7 @@ from thatch.errors import CallerError
 from thatch.grid.grid import BITS, Grid
 from thatch.jit import kernel
 from thatch.matching.axes import NO_DOUBLES
-from thatch.matching.entries import verified
+from thatch.matching.entries import filter_candidates
 from thatch.matching.index import LevelledMatcher, Levels, TreeView
 from thatch.matching.tree import grown
 from thatch.space.arrays import Ints, upper_bound
@@ -144,7 +144,7 @@ class HilbertView(TreeView):
         doubles = self._axes.doubles(points, self.ball_axes) if self.ball_axes else NO_DOUBLES
         found = [super()._each(points)] if self.first < self.last else [np.zeros((2, 0), np.int64)]
         for rows, slots, count in self.candidates(points) if self.cells else ():
-            count = verified(self.exact, self.version, points, doubles, rows, slots, count)
+            count = filter_candidates(self.exact, self.version, points, doubles, rows, slots, count)
             found.append(np.stack((rows[:count], slots[:count])))
         return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
 

@@ -24,18 +24,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thatch.matching.axes import NO_DOUBLES, Axes
-from thatch.matching.entries import LAST, Entries, Exact, boxed, entries_handle, verified
+from thatch.matching.entries import LAST, Entries, Exact, boxed, entries_handle, filter_candidates
 from thatch.matching.matcher import Matcher, Numbers, View
 from thatch.matching.postings import Postings, build_postings, match_posted
 from thatch.matching.tree import (
-    Scratch,
     Tree,
-    arranged,
+    TreeScratch,
     build_tree,
     match_each,
     match_lists,
     meeting_slots,
     new_scratch,
+    sort_unique_pairs,
     tree_handle,
 )
 from thatch.region.box_sets import Boxes, as_boxes, as_regions, region_of_box
@@ -119,7 +119,7 @@ class TreeView(View):
             for axis, column in enumerate(columns):
                 points[:, axis] = column[start : start + chunk]
             found = self._together(points) if len(points) >= TOGETHER_MIN else self._each(points)
-            row, number = arranged(found[0], found[1], len(points))
+            row, number = sort_unique_pairs(found[0], found[1], len(points))
             rows.append(row + start if start else row)
             numbers.append(number)
         if len(rows) == 1:
@@ -145,7 +145,7 @@ class TreeView(View):
         scratch, found = _scratch(*points.shape), []
         for tree in self.levels.trees:
             rows, slots, count = match_lists(tree, axes.is_double, points, scratch)
-            count = verified(exact, version, points, doubles, rows, slots, count)
+            count = filter_candidates(exact, version, points, doubles, rows, slots, count)
             found.append(np.stack((rows[:count], slots[:count])))
         if self.first < self.last:
             moment = np.array((version, self.first, self.last), np.int64)
@@ -157,7 +157,7 @@ class TreeView(View):
     def _with_posted(self, found: list[Ints], points: Ints, doubles: Any) -> Ints:
         for postings in self.levels.postings:
             rows, numbers, count, open_rows, slots, more = match_posted(postings, self.exact, self.version, points)
-            more = verified(self.exact, self.version, points, doubles, open_rows, slots, more)
+            more = filter_candidates(self.exact, self.version, points, doubles, open_rows, slots, more)
             found += [np.stack((rows[:count], numbers[:count])), np.stack((open_rows[:more], slots[:more]))]
         return np.concatenate([np.zeros((2, 0), np.int64), *found], axis=1)
 
@@ -189,8 +189,8 @@ class TreeView(View):
 _kept = threading.local()  # by each thread
 
 
-def _scratch(points: int, d: int) -> Scratch:
-    kept: Scratch | None = getattr(_kept, "scratch", None)
+def _scratch(points: int, d: int) -> TreeScratch:
+    kept: TreeScratch | None = getattr(_kept, "scratch", None)
     if kept is None or kept.places.shape[1] != d or len(kept.places) < points:
         kept = new_scratch(points, d)
         if points * d <= SCRATCH_MAX:
@@ -292,11 +292,11 @@ class LevelledMatcher(Matcher):
             boxes = as_boxes(numbers, regions, self.space)
             moves = bool(self.space.string_codes)
             if boxes is not None and not moves:
-                self._refuse(numbers)
+                self._check_new(numbers)
                 self._append_boxes(np.asarray(numbers, np.int64), *boxes)
             else:
                 known = as_regions(numbers, regions, self.space)
-                self._refuse(numbers)
+                self._check_new(numbers)
                 new = {int(number): region for number, region in zip(numbers, known, strict=True)}
                 if moves:
                     self._regions.update(new)
@@ -308,15 +308,15 @@ class LevelledMatcher(Matcher):
             self._version += 1
             self._settle()
 
-    def _refuse(self, numbers: Sequence[int] | Numbers) -> None:
-        """As `refuse_known`, at once where the numbers ascend from the last one on."""
+    def _check_new(self, numbers: Sequence[int] | Numbers) -> None:
+        """As `check_new`, at once where the numbers ascend from the last one on."""
         given = np.asarray(numbers, np.int64)
         ascend = len(given) < 2 or bool((np.diff(given) > 0).all())
         last = int(self._entries.exact.owner[self._entries.used - 1]) if self._entries.used else -1
         last = max(last, *self._empty) if self._empty else last
         if self._slots is None and len(given) and ascend and given[0] > last:
             return
-        self.refuse_known([int(number) for number in given])
+        self.check_new([int(number) for number in given])
         if self._slots is None and len(given):  # out of order: from now on numbers are looked up
             owner = self._entries.exact.owner[: self._entries.used]
             own, first = np.unique(owner, return_index=True)
@@ -456,8 +456,8 @@ class TreeMatcher(LevelledMatcher):
 
     def _built(self, slots: Any) -> Level:
         exact = self._entries.exact
-        checks = self._entries.posted(slots)
-        posted = checks >= 0
-        postings = build_postings(exact, slots[posted], checks[posted]) if posted.any() else None
-        boxes = slots[~posted] if postings is not None else slots
+        checks = self._entries.set_checks(slots)
+        has_set = checks >= 0
+        postings = build_postings(exact, slots[has_set], checks[has_set]) if has_set.any() else None
+        boxes = slots[~has_set] if postings is not None else slots
         return Level(build_tree(exact, boxes, self._axes.edges, self._axes.is_double), postings, len(slots))

@@ -30,7 +30,7 @@ MAGIC = b"THATCH INDEX 1\n"
 ALIGNED = 64
 
 
-class Place(msgspec.Struct, array_like=True):
+class ArrayPlace(msgspec.Struct, array_like=True):
     """Where an array is, counted from the first one."""
 
     dtype: str
@@ -46,7 +46,7 @@ class Head(msgspec.Struct):
     first: int
     last: int
     levels: list[tuple[int, bool]]  # of each: its size, whether it has postings
-    arrays: list[Place]  # of the entries; then of each level those of its tree and its postings
+    arrays: list[ArrayPlace]  # of the entries; then of each level those of its tree and its postings
 
 
 def packed(view: TreeView) -> bytes:
@@ -57,7 +57,7 @@ def packed(view: TreeView) -> bytes:
     places, end = [], 0
     for array in arrays:
         start = -(-end // ALIGNED) * ALIGNED
-        places.append(Place(array.dtype.str, list(array.shape), start))
+        places.append(ArrayPlace(array.dtype.str, list(array.shape), start))
         end = start + array.nbytes
     head = msgspec.msgpack.encode(
         Head(
@@ -95,10 +95,10 @@ def opened(path: Path) -> TreeView:
     arrays = [_array(data, place, base) for place in head.arrays]
     exact, arrays = Exact(*arrays[: len(Exact._fields)]), arrays[len(Exact._fields) :]
     levels = []
-    for size, posted in head.levels:
+    for size, has_postings in head.levels:
         tree, arrays = Tree(*arrays[: len(Tree._fields)]), arrays[len(Tree._fields) :]
         postings = None
-        if posted:
+        if has_postings:
             postings, arrays = Postings(*arrays[: len(Postings._fields)]), arrays[len(Postings._fields) :]
         levels.append(Level(tree, postings, size))
     space = Space.from_json(head.space)
@@ -114,7 +114,7 @@ def _base(head: int) -> int:
     return -(-(len(MAGIC) + 8 + head) // ALIGNED) * ALIGNED
 
 
-def _array(data: Any, place: Place, base: int) -> Any:
+def _array(data: Any, place: ArrayPlace, base: int) -> Any:
     dtype, count = np.dtype(place.dtype), int(np.prod(place.shape))
     if not count:
         return np.zeros(place.shape, dtype)

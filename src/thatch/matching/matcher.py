@@ -99,7 +99,7 @@ class Matcher:
             if self.space.is_current(view.string_codes):
                 return answer
 
-    def refuse_known(self, numbers: Sequence[int] | Numbers) -> None:
+    def check_new(self, numbers: Sequence[int] | Numbers) -> None:
         """Numbers of a batch are new and differ; checked before anything changes."""
         seen: set[int] = set()
         for number in numbers:

@@ -38,7 +38,7 @@ def build_postings(exact: Exact, slots: Any, checks: Ints) -> Postings:
         own, places = slots[axes == axis], exact.checks[checks[axes == axis], 1:3].copy()
         if len(own):
             known = np.unique(np.concatenate([exact.values[start:stop:2] for start, stop in places.tolist()]))
-            counts, filled = posted(exact.values, places, own, known)
+            counts, filled = fill_postings(exact.values, places, own, known)
             keys.append(known)
             starts.append(starts[-1][-1] + np.cumsum(counts))
             lists.append(filled)
@@ -50,7 +50,7 @@ def build_postings(exact: Exact, slots: Any, checks: Ints) -> Postings:
 
 
 @kernel
-def posted(values: Ints, places: Ints, slots: Any, keys: Ints) -> tuple[Ints, Any]:
+def fill_postings(values: Ints, places: Ints, slots: Any, keys: Ints) -> tuple[Ints, Any]:
     """How many entries each key has, and the entries, key by key. Sets and keys are sorted: one walk through both."""
     counts = np.zeros(len(keys), np.int64)
     total = 0

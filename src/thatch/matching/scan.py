@@ -45,7 +45,7 @@ class ScanMatcher(Matcher):
         self._regions: dict[int, Region] = {}
 
     def add_many(self, numbers: Sequence[int] | Numbers, regions: Sequence[Region] | Boxes) -> None:
-        self.refuse_known(numbers)
+        self.check_new(numbers)
         as_boxes(numbers, regions, self.space)  # refuses arrays of another shape
         known = [region.in_space(self.space) for region in as_regions(numbers, regions, self.space)]
         self._regions = self._regions | dict(zip(map(int, numbers), known, strict=True))  # views keep the old one

@@ -32,7 +32,7 @@ from thatch.matching.blocks import (
     lanes_meeting,
     position,
 )
-from thatch.matching.entries import Exact, opened, verified
+from thatch.matching.entries import Exact, filter_candidates, opened
 from thatch.matching.partition import by_pairs, partition
 from thatch.region.boxes import with_room
 from thatch.space.arrays import Ints
@@ -368,7 +368,7 @@ def match_each(handle: Ints, trees: Ints, moment: Ints, is_double: Any, points: 
                     rows[found] = row
                     slots[found] = ~entry if (sure >> np.uint64(lane)) & _ONE else entry
                     found += 1
-    found = verified(exact, version, points, doubles, rows, slots, found)
+    found = filter_candidates(exact, version, points, doubles, rows, slots, found)
     pairs = np.empty((2, found), np.int64)
     for pair in range(found):
         pairs[0, pair], pairs[1, pair] = rows[pair], slots[pair]
@@ -383,7 +383,7 @@ def grown(array: Ints, size: int) -> Ints:
     return larger
 
 
-class Scratch(NamedTuple):
+class TreeScratch(NamedTuple):
     """What `match_lists` writes to. New memory costs more than the search of a small tree: it is used again."""
 
     places: Any  # float64 [points, d]
@@ -393,15 +393,15 @@ class Scratch(NamedTuple):
     slots: Ints
 
 
-def new_scratch(points: int, d: int) -> Scratch:
-    return Scratch(
+def new_scratch(points: int, d: int) -> TreeScratch:
+    return TreeScratch(
         np.empty((points, d), np.float64), np.empty(points, np.uint64), np.empty(4 * points + LANES, np.int32),
         np.empty(2 * points + LANES, np.int64), np.empty(2 * points + LANES, np.int64),
     )  # fmt: skip
 
 
 @kernel
-def match_lists(tree: Tree, is_double: Any, points: Ints, scratch: Scratch) -> tuple[Ints, Ints, int]:
+def match_lists(tree: Tree, is_double: Any, points: Ints, scratch: TreeScratch) -> tuple[Ints, Ints, int]:
     """All points together, node by node: rows and slots for `verified`, and how many."""
     lanes, columns_at, axes, scaling, codes = tree.lanes, tree.columns_at, tree.axis, tree.scaling, tree.codes
     n, d = points.shape
@@ -516,7 +516,7 @@ def sort_run(values: Ints, spare: Ints, start: int, stop: int) -> None:
 
 
 @kernel
-def arranged(rows: Ints, numbers: Ints, n: int) -> tuple[Ints, Ints]:
+def sort_unique_pairs(rows: Ints, numbers: Ints, n: int) -> tuple[Ints, Ints]:
     """Pairs by row, then by number, each once: a counting sort, then a sort of each row's few."""
     heads = np.zeros(n + 1, np.int64)
     for pair in range(len(rows)):

@@ -7,6 +7,6 @@ In reading order:
     merge     `MergeSet`: perfect mergers, mergers within a budget, and un-merging
 """
 
-from thatch.merge.merge import Merger, MergeSet, Retold, merged
+from thatch.merge.merge import MergeChange, Merger, MergeSet, merged
 
-__all__ = ["MergeSet", "Merger", "Retold", "merged"]
+__all__ = ["MergeChange", "MergeSet", "Merger", "merged"]

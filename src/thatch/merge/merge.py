@@ -1,6 +1,6 @@
-r"""Merging: several regions are told as one, which holds them all; and un-merging when one of them leaves.
+r"""Merging: several regions are forwarded as one that holds them all; un-merging when one of them leaves.
 
-The idea: what one region says as well as two is told once. A *perfect* merger is the union of its members; an
+The idea: what one region says as well as two is forwarded once. A *perfect* merger is the union of its members; an
 *imperfect* one is the least simple term around them (bounding.py) and adds events, within a budget. Mergers are trees:
 whoever leaves takes its ancestors with it, and the subtrees beside its way to the root are what is merged anew.
 
@@ -21,7 +21,7 @@ perfectly, touching or not, up to `intervals_max` intervals. Regions of several 
 terms than the larger one. What lies inside a merger rides along: it costs nothing while it comes and goes. The cost of
 a pair is the share of the bounding term that neither fills, by value widths; or, with a sample of events, the share of
 sampled events that the pair would add. The papers' cost models ask for rates that nobody knows here. Greedy means
-greedy among the newcomers: what has been told is merged with them, not taken apart for them.
+greedy among the newcomers: what has been forwarded is merged with them, not taken apart for them.
 
 It errs on one side: a merger may hold events that no member wants, never the other way round, and with a budget of 0
 all mergers together hold exactly what the members do. `added` is exact for two members and may be too high for more:
@@ -31,12 +31,11 @@ where nothing is bounded: equal balls, or one inside another. Regions of several
 perfectly or lie inside others. Partners are sought among the few that a pass names, so where sides are sets, or with a
 sample, a pair that fits may be missed.
 
-Cost for n told regions: a newcomer takes two passes over n boxes in flat arrays (pairs.py), and a look at signatures (a
-term without one side) in O(attributes). Whoever leaves costs as many newcomers as there are subtrees beside its way:
-O(log n) for a tree made at once, the number of its members for one that grew member by member; and a look at each
-region that rode along. n at once: O(n) newcomers, so O(n^2) steps of a few nanoseconds. To ask all pairs again after
-each merger would be O(n^3).
-"""
+Cost for n forwarded regions: a newcomer takes two passes over n boxes in flat arrays (pairs.py), and a look at
+signatures (a term without one side) in O(attributes). Whoever leaves costs as many newcomers as there are subtrees
+beside its way: O(log n) for a tree made at once, the number of its members for one that grew member by member; and a
+look at each region that rode along. n at once: O(n) newcomers, so O(n^2) steps of a few nanoseconds. To ask all pairs
+again after each merger would be O(n^3). """
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ TRIES_MAX = 16  # that fail, in one search. Of plain boxes none does; among watc
 
 @dataclass(frozen=True, slots=True)
 class Merger:
-    """One region that is told for its members.
+    """One region that is forwarded for its members.
 
     `added` is what it holds beyond their union, as a share of that union: 0.0 for a perfect merger.
     """
@@ -74,8 +73,8 @@ class Merger:
 
 
 @dataclass(frozen=True, slots=True)
-class Retold:
-    """What to tell: `forward` in its order, each region in the place of what was told under its key, if anything; then
+class MergeChange:
+    """What to send: `forward` in its order, each region in place of what was sent under its key, if anything; then
     `withdraw`. So nothing is missed in between: what shrinks or goes does so after others hold what it held."""
 
     forward: dict[int, Region] = field(default_factory=dict)
@@ -144,7 +143,7 @@ class _Node:
 
 
 class _Group:
-    """What is told as one: a tree, and the shapes that lie inside its region without having made it."""
+    """What is forwarded as one: a tree, and the shapes that lie inside its region without having made it."""
 
     __slots__ = (
         "into",
@@ -196,7 +195,7 @@ class _Sample:
 
 
 class MergeSet:
-    """Regions that come and go, told as mergers under keys that last: what a link of a broker holds.
+    """Regions that come and go, forwarded as mergers under keys that last: what a link of a broker holds.
 
     >>> space = Space.parse("price int not null 0..100")
     >>> merging = MergeSet(space)
@@ -205,7 +204,7 @@ class MergeSet:
     >>> merging.add("high", space.where("price BETWEEN 20 AND 50")).forward
     {0: <Region price <= 50>}
     >>> merging.discard("low")
-    Retold(forward={0: <Region price BETWEEN 20 AND 50>}, withdraw=[])
+    MergeChange(forward={0: <Region price BETWEEN 20 AND 50>}, withdraw=[])
     """
 
     def __init__(
@@ -228,8 +227,8 @@ class MergeSet:
         self._groups: dict[int, _Group] = {}
         self._keys = 0
         self._numbers = 0
-        self._told: dict[int, Region] = {}
-        self._touched: dict[int, None] = {}  # keys that may be told otherwise after this change
+        self._forwarded: dict[int, Region] = {}
+        self._touched: dict[int, None] = {}  # keys whose region may differ after this change
         self._fresh: list[_Group] = []  # groups made by this change
         self._start()
 
@@ -241,12 +240,12 @@ class MergeSet:
         self._at: dict[int, _Group] = {}  # by slot
         self._signed: dict[Any, dict[_Group, None]] = {}
 
-    # --- What is told ------------------------------------------------------------------------------------------------
+    # --- What is forwarded --------------------------------------------------------------------------------------------
 
     @property
-    def told(self) -> dict[int, Region]:
+    def regions(self) -> dict[int, Region]:
         """By key, ascending."""
-        return {key: self._told[key] for key in sorted(self._told)}
+        return {key: self._forwarded[key] for key in sorted(self._forwarded)}
 
     @property
     def mergers(self) -> dict[int, Merger]:
@@ -260,7 +259,7 @@ class MergeSet:
         return Merger(group.root.region, tuple(members), group.root.added)
 
     def key_of(self, id: Any) -> int | None:
-        """Under which key a member is told; None if its region holds nothing."""
+        """Under which key a member is forwarded; None if its region holds nothing."""
         shape = self._shape_of(id)
         return None if shape.region.is_empty else _group_of(shape).key
 
@@ -280,18 +279,18 @@ class MergeSet:
 
     @property
     def passes(self) -> int:
-        """Passes over all told boxes so far."""
+        """Passes over all forwarded boxes so far."""
         return self._pairs.passes
 
     # --- Changes -----------------------------------------------------------------------------------------------------
 
-    def add(self, id: Any, region: Region) -> Retold:
+    def add(self, id: Any, region: Region) -> MergeChange:
         return self.update(add={id: region})
 
-    def discard(self, id: Any) -> Retold:
+    def discard(self, id: Any) -> MergeChange:
         return self.update(discard=[id])
 
-    def update(self, add: Mapping[Any, Region] | None = None, discard: Iterable[Any] = ()) -> Retold:
+    def update(self, add: Mapping[Any, Region] | None = None, discard: Iterable[Any] = ()) -> MergeChange:
         """Some leave and some come, in one step; an id that does both has another region from now on."""
         add = {} if add is None else add
         leaving = dict.fromkeys(discard)
@@ -388,13 +387,13 @@ class MergeSet:
         for key in sorted(self._groups):
             self._enter(self._groups[key])
 
-    def _net_change(self) -> Retold:
-        """Give keys to the groups that have none; what differs from what was told."""
+    def _net_change(self) -> MergeChange:
+        """Give keys to the groups that have none; what differs from what was sent."""
         unkeyed = [group for group in self._fresh if group.is_alive and group.key is None]
         unkeyed.sort(key=lambda group: (-group.root.leaves, group.number))
         shrunk = {key for group in unkeyed for key in group.origins}
         # A key lives on in the largest part of what it stood for, unless that has parts of another one, too: of two
-        # that swap parts neither could be told first.
+        # that swap parts neither could be sent first.
         for group in unkeyed:
             if len(group.origins) == 1:
                 (origin,) = group.origins
@@ -407,15 +406,15 @@ class MergeSet:
         forward: dict[int, Region] = {}
         withdraw = []
         for key in sorted(self._touched, key=lambda key: (key in shrunk, key)):
-            now, before = self._groups.get(key), self._told.get(key)
+            now, before = self._groups.get(key), self._forwarded.get(key)
             if now is None:
                 if before is not None:
                     withdraw.append(key)
-                    del self._told[key]
+                    del self._forwarded[key]
             elif before is None or before.terms != now.root.region.terms:
-                forward[key] = self._told[key] = now.root.region
+                forward[key] = self._forwarded[key] = now.root.region
         self._touched, self._fresh = {}, []
-        return Retold(forward, withdraw)
+        return MergeChange(forward, withdraw)
 
     def _name(self, group: _Group, key: int) -> None:
         group.key, group.origins = key, {}
@@ -490,13 +489,13 @@ class MergeSet:
         return [each for each in around if each is not group], [each for each in inside if each is not group]
 
     def _is_inside(self, terms: tuple[Term, ...], group: _Group) -> bool:
-        """Whether each of these terms lies in a term that is told."""
+        """Whether each of these terms lies in a term that is forwarded."""
         self.tries += 1
         others = group.root.region.terms
         return all(any(term.is_inside(each) for each in others) for term in terms)
 
     def _ride(self, group: _Group, carrier: _Group) -> None:
-        """One group becomes part of another that holds it all; what is told of that stays as it is."""
+        """One group becomes part of another that holds it all; what is forwarded of that stays as it is."""
         for shape in group.root.shapes():
             shape.node, shape.carrier = None, carrier
             carrier.riders[shape] = None
@@ -592,7 +591,7 @@ class MergeSet:
         return union
 
     def _succeed(self, group: _Group, by: _Group) -> None:
-        """A group has become part of another, which keeps the older key, if it is not told under one already."""
+        """A group has become part of another, which keeps the older key, if it is not forwarded under one already."""
         self._leave(group)
         group.into = by
         group.root.group = by
@@ -635,15 +634,15 @@ class MergeSet:
             self._touched[group.key] = None
 
     def check_invariants(self) -> None:
-        """Everything is told for a reason, and every member is told. Slow: it subtracts regions."""
+        """Everything is forwarded for a reason, and every member is forwarded. Slow: it subtracts regions."""
         self._align()
         assert not self._touched and not self._fresh
-        assert self._groups.keys() == self._told.keys()
+        assert self._groups.keys() == self._forwarded.keys()
         seen: dict[Any, None] = {}
         for key, group in self._groups.items():
             assert group.key == key and group.is_alive and all(self._at[slot] is group for slot in group.slots)
             region = group.root.region
-            assert self._told[key] == region and not region.is_empty
+            assert self._forwarded[key] == region and not region.is_empty
             assert 0.0 <= group.root.added <= self.budget
             builders = list(group.root.shapes())
             assert len(builders) == group.root.leaves and group.root.parent is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,8 +12,8 @@ import msgspec
 
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
-from thatch.broker.tables import check_name
 from thatch.errors import CallerError, ConfigError
+from thatch.protocol.ids import check_name
 from thatch.space.space import Space
 
 MB = 2**20
@@ -24,38 +25,39 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bounds in bytes of what waits for one connection."""
+    """Bounds of what waits for one connection."""
 
-    client_bytes: int = 8 * MB  # of events that a client has not read
+    client_bytes_max: int = 8 * MB  # of events that a client has not read
     slow_client: Literal["drop", "disconnect"] = "drop"  # the oldest events, with a notice; or the client
-    control_bytes: int = 8 * MB  # of other messages that a client has not read
-    neighbour_bytes: int = 64 * MB  # of plain events for a neighbour that is away or slow
-    window_bytes: int = 4 * MB  # that are sent and not acknowledged
+    control_bytes_max: int = 8 * MB  # of other messages that a client has not read
+    neighbour_bytes_max: int = 64 * MB  # of plain events for a neighbour that is away or slow
+    unacknowledged_bytes_max: int = 4 * MB  # that are sent and not acknowledged
 
 
-class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bounds of what is kept on disk."""
 
-    neighbour_bytes: int = 1024 * MB
-    neighbour_seconds: float = 7 * 86_400.0
-    queue_bytes: int = 256 * MB  # the most that a durable subscription may ask for
-    queue_seconds: float = 30 * 86_400.0
+    neighbour_bytes_max: int = 1024 * MB
+    neighbour_seconds_max: float = 7 * 86_400.0
+    queue_bytes_max: int = 256 * MB  # the most that a durable subscription may ask for
+    queue_seconds_max: float = 30 * 86_400.0
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    heartbeat: float = 5.0  # seconds between pings of a neighbour; half as long again, and the link is cut
-    client_heartbeat: float = 60.0
-    linger: float = 30.0  # how long the plain subscriptions of a client that is away are held
-    dial: float = 1.5  # seconds to reach a neighbour in
-    retry_max: float = 0.5  # seconds between tries
+    heartbeat_seconds: float = 5.0  # between pings of a neighbour; half as long again, and the link is cut
+    client_heartbeat_seconds: float = 60.0
+    linger_seconds: float = 30.0  # how long the plain subscriptions of a client that is away stay
+    dial_seconds_max: float = 1.5  # to reach a neighbour in
+    retry_seconds_max: float = 0.5  # between tries
 
 
 class Pruning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of incremental pruning, which is on with a `theta` in the policy."""
+    """Settings of incremental pruning, which is on with a `theta` in the policy."""
 
-    window: float = Settings().window  # seconds of events that it judges by
-    idle: float = Settings().idle  # seconds without a change, after which preserved subscriptions are replaced
-    replaced: float = Settings().replaced  # told a second in place of one that leaves; 0: all at once
+    history_seconds: float = Settings().history_seconds  # of events that it judges by
+    idle_seconds: float = Settings().idle_seconds  # without a change, after which preserved subscriptions are replaced
+    # Forwarded a second in place of a subscription that leaves; 0: all at once.
+    replacements_per_second_max: float = Settings().replacements_per_second_max
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,7 +75,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pruning: Pruning = Pruning()
     cells: Cells | None = None  # a partition: neighbours that have the same one match events by their cells
     flow: Flow = Flow()
-    keep: Keep = Keep()
+    retention: Retention = Retention()
     timing: Timing = Timing()
     log: Literal["text", "json"] = "text"
 
@@ -84,8 +86,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"a port is a number from 0 to 65535, not {listen.port}")
             if not self.exposed and not _is_loopback(listen.host):
                 raise ConfigError(
-                    f"{listen.host} is not a loopback address, and there is no access control: whoever reaches the "
-                    "port may read and publish everything. Set exposed = true if only friends can reach it"
+                    f"{listen.host} is not a loopback address, and there is no access control: anybody who reaches the "
+                    "port may read and publish everything. Set exposed = true if only trusted peers can reach it"
                 )
         for name, url in self.neighbours.items():
             check_name(name)
@@ -125,6 +127,7 @@ def read(path: Path | None, flags: dict[str, Any]) -> Config:
     for dotted, value in flags.items():
         _set(given, dotted.split("."), value)
     place = "the flags" if path is None else str(path)
+    _check_renamed(given, place)
     for policy in (given.get("policy"), *_tables(given.get("links"))):
         if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
             policy["cover"] = None
@@ -136,6 +139,55 @@ def read(path: Path | None, flags: dict[str, Any]) -> Config:
     except (msgspec.ValidationError, CallerError) as error:
         raise ConfigError(f"{place}: {error}") from None
     return config
+
+
+# Keys that settings had in earlier versions, and what they are called now. `*` is any name.
+RENAMED = {
+    "keep": "retention",
+    "retention.neighbour_bytes": "retention.neighbour_bytes_max",
+    "retention.neighbour_seconds": "retention.neighbour_seconds_max",
+    "retention.queue_bytes": "retention.queue_bytes_max",
+    "retention.queue_seconds": "retention.queue_seconds_max",
+    "flow.client_bytes": "flow.client_bytes_max",
+    "flow.control_bytes": "flow.control_bytes_max",
+    "flow.neighbour_bytes": "flow.neighbour_bytes_max",
+    "flow.window_bytes": "flow.unacknowledged_bytes_max",
+    "timing.heartbeat": "timing.heartbeat_seconds",
+    "timing.client_heartbeat": "timing.client_heartbeat_seconds",
+    "timing.linger": "timing.linger_seconds",
+    "timing.dial": "timing.dial_seconds_max",
+    "timing.retry_max": "timing.retry_seconds_max",
+    "pruning.window": "pruning.history_seconds",
+    "pruning.idle": "pruning.idle_seconds",
+    "pruning.replaced": "pruning.replacements_per_second_max",
+    "policy.pays_from": "policy.covered_share_min",
+    "links.*.pays_from": "links.*.covered_share_min",
+}
+
+
+def _check_renamed(given: dict[str, Any], place: str) -> None:
+    """Refuse keys of earlier versions, all of them at once."""
+    found = [f"{old} is now {new}" for path in _keys(given) for old, new in [_renamed(path)] if new]
+    if found:
+        raise ConfigError(f"{place}: settings have new names: {'; '.join(found)}")
+
+
+def _keys(given: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in given.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from _keys(value, (*above, key))
+
+
+def _renamed(path: tuple[str, ...]) -> tuple[str, str]:
+    """The dotted key, and what it is called now if that is something else."""
+    key = ".".join(path)
+    new = RENAMED.get(key, "")
+    if len(path) == 3:
+        new = RENAMED.get(f"{path[0]}.*.{path[2]}", "").replace("*", path[1])
+    if path[0] == "keep" and len(path) == 2:
+        new = RENAMED.get(f"retention.{path[1]}", "")
+    return key, new
 
 
 def _set(given: dict[str, Any], path: list[str], value: Any) -> None:

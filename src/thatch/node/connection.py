@@ -14,14 +14,13 @@ from typing import Any, TypeVar
 import aiohttp
 from aiohttp import web
 
-from thatch.broker.tables import check_name
-from thatch.errors import CallerError, PeerError, shown
+from thatch.errors import CallerError, PeerError
 from thatch.node.driver import DISK_FULL, Endpoint, Outcome
 from thatch.node.host import Host
 from thatch.node.outgoing import Outgoing, Overflow
-from thatch.node.queues import SEPARATOR
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
+from thatch.protocol.ids import check_client_name
 from thatch.protocol.messages import Extend, Hello, LinkUp, Message, Publish, Refused
 
 log = logging.getLogger("thatch.node")
@@ -45,7 +44,7 @@ class Connection(Endpoint):
         self.moved_at = 0.0  # when a frame was written last
         self._descriptor = descriptor
         self._bytes_max = bytes_max
-        self._fills_at = node.config.flow.client_bytes // 2
+        self._fills_at = node.config.flow.client_bytes_max // 2
         self._frames: wire.Frames | None = None
         self._space: Any = None
 
@@ -105,7 +104,7 @@ class Connection(Endpoint):
     def ended(self) -> None:
         raise NotImplementedError
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """A control message: sent when what was recorded so far is on disk."""
         try:
             put = self.outgoing.hold_for if isinstance(message, Extend) else self.outgoing.control
@@ -113,16 +112,14 @@ class Connection(Endpoint):
         except Overflow as error:
             self.overflow(error)
 
-    send = tell
-
     def overflow(self, error: Overflow) -> None:
         if not self.reason:
             log.warning("hanging up on %s, which does not read: %s", self.name, error)
             self.reason, self.overflowed = str(error), True
             self.cut()
 
-    def refuse(self, refused: Refused, close: bool) -> None:
-        self.tell(refused)
+    def send_refusal(self, refused: Refused, close: bool) -> None:
+        self.send(refused)
         if close:
             self.close(refused.reason)
 
@@ -188,7 +185,7 @@ class ClientConnection(Connection):
             reason = DISK_FULL.format(driver.broker.name)
             for event, outcome in zip(events, outcomes, strict=True):
                 if outcome is Outcome.REFUSED:
-                    self.refuse(Refused(0, event.id, reason), close=False)
+                    self.send_refusal(Refused(0, event.id, reason), close=False)
 
     def _control(self, message: Message) -> None:
         if not self.name:
@@ -201,9 +198,7 @@ class ClientConnection(Connection):
     def _meet(self, message: Message) -> None:
         if not isinstance(message, Hello) or not message.is_client:
             raise PeerError(f"a client begins with Hello, not with {type(message).__name__}")
-        check_name(message.name)
-        if SEPARATOR in message.name:
-            raise PeerError(f"the name of a client has no {SEPARATOR!r}, unlike {shown(message.name)}")
+        check_client_name(message.name)
         driver, other = self.node.driver, self.node.driver.endpoints.get(message.name)
         if other is not None:
             if not isinstance(other, ClientConnection):
@@ -216,9 +211,9 @@ class ClientConnection(Connection):
         driver.take(LinkUp(driver.next_session(), is_client=True), self.name)
         driver.take(message, self.name)
 
-    def refuse(self, refused: Refused, close: bool) -> None:
+    def send_refusal(self, refused: Refused, close: bool) -> None:
         if refused.seq:
-            super().refuse(refused, close)
+            super().send_refusal(refused, close)
             return
         self.outgoing.refusal(encode(refused))  # before the event counts as published
         if close:
@@ -267,8 +262,8 @@ class NeighbourConnection(Connection):
             other.ended()
         driver.endpoints[name] = self
         driver.take(LinkUp(driver.next_session()), name)
-        store, heard = driver.heard.get(name, ("", 0))
-        resume = wire.Resume(driver.store.identity, store, heard)
+        store, received = driver.received_up_to.get(name, ("", 0))
+        resume = wire.Resume(driver.store.identity, store, received)
         self.outgoing.open_after(encode(resume), driver.store.ticket)
         log.info("neighbour %s is connected", name)
 
@@ -290,11 +285,11 @@ class NeighbourConnection(Connection):
                 await asyncio.sleep(0)
                 turn = time.monotonic() + SLICE_SECONDS
         if received:
-            store, heard = driver.heard[self.name]
+            store, received = driver.received_up_to[self.name]
             if kept:
-                driver.store.note_heard(self.name, store, heard)
+                driver.store.note_received(self.name, store, received)
                 self._ticket = driver.store.ticket
-            self.outgoing.answer(encode(wire.Received(heard)), self._ticket)
+            self.outgoing.answer(encode(wire.Received(received)), self._ticket)
             await self.node.wait_for_backlog(but=self)
 
     def _take(self, message: Message) -> None:
@@ -318,16 +313,16 @@ class NeighbourConnection(Connection):
 
     def _resume(self, message: wire.Resume) -> None:
         driver = self.node.driver
-        if driver.heard.get(self.name, ("", 0))[0] != message.store:
-            driver.heard[self.name] = message.store, 0
+        if driver.received_up_to.get(self.name, ("", 0))[0] != message.store:
+            driver.received_up_to[self.name] = message.store, 0
         self._store = message.store
         outgoing = self.outgoing
 
         def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
             outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
 
-        heard = message.heard if message.of == driver.store.identity else 0
-        driver.stream(self.name).attach(send, heard)
+        received = message.received if message.of == driver.store.identity else 0
+        driver.stream(self.name).attach(send, received)
 
     def _forwarded(self, messages: list[wire.Forward]) -> bool:
         """Whether something of them is to be on disk before they are acknowledged."""
@@ -335,9 +330,9 @@ class NeighbourConnection(Connection):
         link = driver.broker.links.get(self.name)
         if not self._store or link is None or not link.is_met:
             raise PeerError("an event before Hello and Resume")
-        heard = driver.heard[self.name][1]
-        if messages[0].number <= heard:
-            messages = [each for each in messages if each.number > heard]
+        received = driver.received_up_to[self.name][1]
+        if messages[0].number <= received:
+            messages = [each for each in messages if each.number > received]
         if not messages:
             return False
         outcomes = driver.publish_all([each.event for each in messages], self.name)
@@ -345,7 +340,7 @@ class NeighbourConnection(Connection):
             if outcome is Outcome.REFUSED:
                 self.waits_for_space = True
             if not self.waits_for_space:
-                driver.heard[self.name] = self._store, each.number
+                driver.received_up_to[self.name] = self._store, each.number
         return Outcome.KEPT in outcomes
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:

@@ -26,7 +26,7 @@ HEADER = b"SQLite format 3\0"
 ADVICE = "restore a backup, or move the file away to begin with an empty store"
 
 
-def refuse(path: Path, what: str) -> StoreError:
+def damaged(path: Path, what: str) -> StoreError:
     return StoreError(f"store {path}: {what}; {ADVICE}")
 
 
@@ -34,31 +34,31 @@ def check_files(path: Path) -> None:
     """Whether the files look like a store, before SQLite opens them."""
     head = path.open("rb").read(100)
     if not head:
-        raise refuse(path, "the file is empty, and a store never is")
+        raise damaged(path, "the file is empty, and a store never is")
     if not head.startswith(HEADER):
-        raise refuse(path, "not an SQLite file")
+        raise damaged(path, "not an SQLite file")
     if len(head) < 100:
-        raise refuse(path, f"the file has been cut: {len(head)} bytes are left")
+        raise damaged(path, f"the file has been cut: {len(head)} bytes are left")
     page = int.from_bytes(head[16:18], "big")
     if page > 1 and path.stat().st_size % page:  # 1 stands for 65,536
-        raise refuse(path, f"the file has been cut: {path.stat().st_size:,} bytes are not whole pages of {page:,}")
+        raise damaged(path, f"the file has been cut: {path.stat().st_size:,} bytes are not whole pages of {page:,}")
     mark = int.from_bytes(head[68:72], "big")
     if mark != APPLICATION:
-        raise refuse(path, f"an SQLite file of another program (application id {mark:#x})")
+        raise damaged(path, f"an SQLite file of another program (application id {mark:#x})")
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size:
         damage = _damage_of_log(log.read_bytes())
         if damage:
-            raise refuse(path, f"its log {log.name} is damaged: {damage}")
+            raise damaged(path, f"its log {log.name} is damaged: {damage}")
 
 
 def check_pages(connection: sqlite3.Connection, path: Path) -> None:
     try:
         problems = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
     except sqlite3.DatabaseError as error:
-        raise refuse(path, f"damaged: {error}") from None
+        raise damaged(path, f"damaged: {error}") from None
     if problems != ["ok"]:
-        raise refuse(path, f"damaged: {'; '.join(problems)}")
+        raise damaged(path, f"damaged: {'; '.join(problems)}")
 
 
 def _damage_of_log(data: bytes) -> str:

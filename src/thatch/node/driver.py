@@ -55,7 +55,7 @@ class Endpoint:
         """An encoded event, for subscriptions of a client."""
         raise NotImplementedError
 
-    def refuse(self, refused: Refused, close: bool) -> None:
+    def send_refusal(self, refused: Refused, close: bool) -> None:
         raise NotImplementedError
 
 
@@ -64,7 +64,7 @@ class Driver:
         self.broker, self.store, self.gate = broker, store, gate
         self.endpoints: dict[str, Endpoint] = {}
         self.streams: dict[str, Stream] = {}  # to neighbours
-        self.heard = store.heard()
+        self.received_up_to = store.received_up_to()
         self.refused_for_space = 0
         self._limits = neighbour_limits
         self._inbox: deque[tuple[Message, str]] = deque()
@@ -81,7 +81,7 @@ class Driver:
         stream = self.streams.get(link)
         if stream is None:
             stream = self.streams[link] = Stream(link, self.store, self._limits)
-            for row in self.store.held(link) if not self.store.is_started else ():
+            for row in self.store.stored(link) if not self.store.is_started else ():
                 stream.restore(row)
         return stream
 
@@ -118,7 +118,7 @@ class Driver:
         if effect.close:
             log.warning("hanging up on %s: %s", effect.link, effect.refused.reason)
         if end is not None:
-            end.refuse(effect.refused, effect.close)
+            end.send_refusal(effect.refused, effect.close)
 
     def committed(self, ticket: int) -> None:
         """All up to this ticket is on disk."""

@@ -15,14 +15,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.errors import CallerError
 from thatch.node.cloudevents import is_cloud_event, read_cloud_events
 from thatch.node.driver import DISK_FULL, Driver, Outcome
 from thatch.node.host import Host
 from thatch.node.local_client import LocalClient
 from thatch.node.metrics import metrics
-from thatch.node.queues import SEPARATOR
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, inner_name
 from thatch.protocol.messages import Message, Publish, Refused
 from thatch.space.json_values import read_json, readable, typed_event
 
@@ -36,7 +35,7 @@ class HttpPublisher(LocalClient):
     """Whoever publishes over HTTP, as one client that advertises everything."""
 
     def __init__(self, driver: Driver) -> None:
-        super().__init__(driver, f"{SEPARATOR}http")
+        super().__init__(driver, inner_name("http"))
         self.changed = asyncio.Event()
         self._refusal = ""
         self._count = 0
@@ -45,7 +44,7 @@ class HttpPublisher(LocalClient):
         self._count += 1
         return f"{self.client.homes[self.home].session}:{self._count}"
 
-    def refuse(self, refused: Refused, close: bool) -> None:
+    def send_refusal(self, refused: Refused, close: bool) -> None:
         self._refusal = refused.reason
 
     def take_refusal(self) -> str:
@@ -53,7 +52,7 @@ class HttpPublisher(LocalClient):
         refusal, self._refusal = self._refusal, ""
         return refusal
 
-    def heard(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         self.changed.set()
 
 
@@ -72,7 +71,7 @@ class HttpReader(LocalClient):
         self._bytes_max, self._bytes = bytes_max, 0
         self._events: deque[bytes] = deque()
 
-    def heard(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         self.changed.set()
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
@@ -154,7 +153,7 @@ class HttpDoor:
             self.node.client_resumed(publisher.name)
             publisher.connect()
             if driver.broker.settings.routing == "advertisements":
-                publisher.tell(publisher.client.advertise(publisher.home, "all", "TRUE"))
+                publisher.send_all(publisher.client.advertise(publisher.home, "all", "TRUE"))
         async with asyncio.timeout(SETTLE_SECONDS):
             while not publisher.client.is_settled(publisher.home, ADVERTISEMENTS, "all"):
                 publisher.changed.clear()
@@ -171,11 +170,11 @@ class HttpDoor:
         except CallerError as error:
             return _answer({"error": str(error)}, 400)
         self._count += 1
-        name = f"{SEPARATOR}reader{self._count}"
-        reader = self._readers[name] = HttpReader(driver, name, self.node.config.flow.client_bytes)
+        name = inner_name(f"reader{self._count}")
+        reader = self._readers[name] = HttpReader(driver, name, self.node.config.flow.client_bytes_max)
         self.node.client_resumed(name)
         reader.connect()
-        reader.tell(reader.client.subscribe(reader.home, "s", where))
+        reader.send_all(reader.client.subscribe(reader.home, "s", where))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         try:
             await response.prepare(request)
@@ -233,15 +232,15 @@ class HttpDoor:
         return web.Response(text=self.node.driver.broker.open_space.to_json(), content_type="application/json")
 
     async def _tables(self, request: web.Request) -> web.Response:
-        """What came over each link, and what each neighbour was told."""
+        """What came over each link, and what each neighbour was sent."""
         broker = self.node.driver.broker
         links = {}
         for name, link in broker.links.items():
             shown: dict[str, Any] = {"client": link.is_client, "up": link.is_up, "durable": link.is_durable}
             for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
-                shown[table] = {"received": broker.received(table, name)}
+                shown[table] = {"received": broker.received_from(table, name)}
                 if not link.is_client:
-                    shown[table]["told"] = broker.told(table, name).all_told()
+                    shown[table]["sent"] = broker.outbound(table, name).forwarded()
             links[name] = shown
         return _answer({"name": broker.name, "links": links}, 200)
 

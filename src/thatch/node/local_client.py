@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from thatch.broker import Client
-from thatch.broker.tables import SUBSCRIPTIONS
 from thatch.node.driver import Driver, Endpoint, Outcome
+from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import LinkUp, Message, Publish, Refused
 from thatch.protocol.messages import Send as Sending
 
@@ -27,9 +27,9 @@ class LocalClient(Endpoint):
         for id, where in (wheres or {}).items():
             self.client.homes[self.home].wheres[SUBSCRIPTIONS, id] = where
         self.driver.take(LinkUp(session, is_client=True, durable=self._durable), self.name)
-        self.tell(sends)
+        self.send_all(sends)
 
-    def tell(self, sends: list[Sending]) -> None:
+    def send_all(self, sends: list[Sending]) -> None:
         for each in sends:
             self.driver.take(each.message, self.name)
 
@@ -37,14 +37,14 @@ class LocalClient(Endpoint):
         return self.driver.publish(event, self.name)
 
     def send(self, message: Message) -> None:
-        self.tell(self.client.handle(message, self.home))
-        self.heard(message)
+        self.send_all(self.client.handle(message, self.home))
+        self.on_message(message)
 
-    def heard(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         """For those who wait for answers."""
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
         """For those who subscribe."""
 
-    def refuse(self, refused: Refused, close: bool) -> None:
+    def send_refusal(self, refused: Refused, close: bool) -> None:
         self.send(refused)

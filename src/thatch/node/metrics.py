@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from thatch.broker.link import Counts
 from thatch.node.host import Host
 
 Sample = tuple[dict[str, str], float]
+
+LINK_COUNTS: tuple[tuple[str, str, Callable[[Counts], int]], ...] = (
+    ("events_in", "Events from a neighbour.", lambda counts: counts.events_in),
+    ("events_out", "Events to a neighbour.", lambda counts: counts.events_out),
+    ("false_positives", "Events from a neighbour that no subscription wanted.", lambda counts: counts.false_positives),
+    ("entries_sent", "Subscriptions and advertisements sent to a neighbour.", lambda counts: counts.entries_sent),
+    ("entries_withdrawn", "Subscriptions and advertisements withdrawn.", lambda counts: counts.entries_withdrawn),
+)
 
 
 def metrics(node: Host) -> str:
@@ -43,15 +52,9 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
         "Whether a neighbour is connected and synced.",
         [({"link": each.name}, float(each.is_synced)) for each in neighbours],
     )
-    for field, about in (
-        ("events_in", "Events from a neighbour."),
-        ("events_out", "Events to a neighbour."),
-        ("unwanted_in", "Events from a neighbour that nobody wanted."),
-        ("told", "Subscriptions and advertisements told to a neighbour."),
-        ("withdrawn", "Those withdrawn."),
-    ):
-        samples: list[Sample] = [({"link": each.name}, getattr(each.counts, field)) for each in neighbours]
-        yield f"link_{field}_total", "counter", about, samples
+    for name, about, count in LINK_COUNTS:
+        samples: list[Sample] = [({"link": each.name}, count(each.counts)) for each in neighbours]
+        yield f"link_{name}_total", "counter", about, samples
     streams = node.driver.streams.items()
     yield (
         "link_waiting_bytes",
@@ -63,7 +66,7 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
         "link_kept_bytes",
         "gauge",
         "Events on disk for a neighbour.",
-        [({"link": name}, stream.held.bytes) for name, stream in streams],
+        [({"link": name}, stream.on_disk.bytes) for name, stream in streams],
     )
     yield (
         "link_lost_total",
@@ -76,13 +79,13 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
         "queue_kept_bytes",
         "gauge",
         "Events on disk for a durable subscription.",
-        [({"queue": each.name}, each.stream.held.bytes) for each in queues],
+        [({"queue": each.name}, each.stream.on_disk.bytes) for each in queues],
     )
     yield (
         "queue_kept_events",
         "gauge",
         "Events on disk for a durable subscription, to within some.",
-        [({"queue": each.name}, each.stream.held.count) for each in queues],
+        [({"queue": each.name}, each.stream.on_disk.count) for each in queues],
     )
     yield (
         "queue_lost_total",

@@ -73,7 +73,7 @@ class Outgoing:
         self._waiter: asyncio.Future[None] | None = None
         self._events_gone = 0  # sent or dropped
         self._events_bytes = self._control_bytes = 0
-        self._dropped_untold = 0
+        self._dropped_unannounced = 0
         self.dropped = 0
         self.frames = 0
 
@@ -110,7 +110,7 @@ class Outgoing:
         while self._events_bytes > self._events_max and len(self._events) > 1:
             self._events_bytes -= len(self._events.popleft())
             self._events_gone += 1
-            self._dropped_untold += 1
+            self._dropped_unannounced += 1
             self.dropped += 1
 
     def answer(self, message: bytes, ticket: int) -> None:
@@ -160,10 +160,10 @@ class Outgoing:
     def take(self) -> bytes | None:
         """The next frame; None if there is nothing to write yet."""
         parts: list[bytes] = []
-        if self._dropped_untold:
+        if self._dropped_unannounced:
             reason = f"more than {self._events_max:,} bytes of events were waiting to be read: the oldest were dropped"
-            parts.append(encode(Notice("", self._dropped_untold, reason)))
-            self._dropped_untold = 0
+            parts.append(encode(Notice("", self._dropped_unannounced, reason)))
+            self._dropped_unannounced = 0
         if self._is_open:
             self._take_events(parts)
         if self._kept:

@@ -1,8 +1,8 @@
 """Durable subscriptions: each is a client of the broker that is always there, and a stream that keeps its events.
 
-Keep ▶ Reader ─▶ Queue ─ subscribes as "bob@alerts" ─▶ broker
-                ◀ Kept ─── stream ◀────────── Deliver ──────────┘
-Done ▶                     acknowledged: gone from the disk
+DurableSubscribe ▶ connection ─▶ Queue ─ subscribes as "bob@alerts" ─▶ broker
+      ◀ DurableEvent ── stream ◀──────────── Deliver ──────────┘
+             Ack ▶      acknowledged: gone from the disk
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from thatch.broker.tables import SUBSCRIPTIONS, check_name
 from thatch.errors import CallerError, shown
 from thatch.node import config
 from thatch.node.driver import Driver
@@ -22,10 +21,10 @@ from thatch.node.store import QueueRow
 from thatch.node.stream import Limits, Stream
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
+from thatch.protocol.ids import SUBSCRIPTIONS, check_name, client_id, durable_name, split_durable_name
 from thatch.protocol.messages import Accepted, LinkDown, Message, Refused, Settled
 
 log = logging.getLogger("thatch.node")
-SEPARATOR = "@"  # between the names of a client and of its durable subscription; no client has it in its name
 
 
 class Reader(Protocol):
@@ -34,18 +33,20 @@ class Reader(Protocol):
     name: str
     outgoing: Outgoing
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Send a control message when what was recorded so far is on disk."""
 
 
 class Queue(LocalClient):
-    def __init__(self, driver: Driver, row: QueueRow, window: int) -> None:
+    def __init__(self, driver: Driver, row: QueueRow, unacknowledged_bytes_max: int) -> None:
         super().__init__(driver, row.name, durable=True)
-        self.owner, _, self.id = row.name.partition(SEPARATOR)
-        self.stream = Stream(row.name, driver.store, Limits(row.bytes_max, row.seconds_max, 0, window))
+        self.owner, self.id = split_durable_name(row.name)
+        self.stream = Stream(
+            row.name, driver.store, Limits(row.bytes_max, row.seconds_max, 0, unacknowledged_bytes_max)
+        )
         self.stream.lost = row.lost
         self.reader: Reader | None = None
-        self._lost_told = 0  # of those lost, what the reader was told of
+        self._lost_announced = 0  # of those lost, how many the reader knows of
         self._lost_kept = row.lost
 
     @property
@@ -58,7 +59,7 @@ class Queue(LocalClient):
         return self.client.homes[self.home].wheres.get((SUBSCRIPTIONS, self.id), "")
 
     def subscribe(self, where: str) -> None:
-        self.tell(self.client.subscribe(self.home, self.id, where))
+        self.send_all(self.client.subscribe(self.home, self.id, where))
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
         self.stream.append(event, kept=True, now=time.time())
@@ -73,11 +74,11 @@ class Queue(LocalClient):
             )
             self._lost_kept = self.stream.lost
             self.driver.store.put_queue(self.row)
-        if self.reader is not None and self.stream.lost != self._lost_told:
+        if self.reader is not None and self.stream.lost != self._lost_announced:
             limits = self.stream.limits
             reason = f"more than {limits.bytes_max:,} bytes or {limits.seconds_max:g} seconds of events were kept"
-            self.reader.tell(wire.Notice(self.id, self.stream.lost - self._lost_told, reason))
-            self._lost_told = self.stream.lost
+            self.reader.send(wire.Notice(self.id, self.stream.lost - self._lost_announced, reason))
+            self._lost_announced = self.stream.lost
 
     def attach(self, reader: Reader) -> None:
         self.reader = reader
@@ -86,7 +87,7 @@ class Queue(LocalClient):
 
         def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
             pairs = zip(numbers, events, strict=True)
-            reader.outgoing.kept([encode(wire.Kept(id, number, wire.around(event))) for number, event in pairs])
+            reader.outgoing.kept([encode(wire.DurableEvent(id, number, wire.around(event))) for number, event in pairs])
 
         self.stream.attach(send, 0)
 
@@ -94,15 +95,15 @@ class Queue(LocalClient):
         self.reader = None
         self.stream.detach()
 
-    def heard(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         if self.reader is None:
             return
         if isinstance(message, Accepted):
-            self.reader.tell(wire.Standing(self.id, self.where, "accepted"))
+            self.reader.send(wire.DurableStatus(self.id, self.where, "accepted"))
         elif isinstance(message, Settled) and self.is_settled:
-            self.reader.tell(wire.Standing(self.id, self.where, "settled"))
+            self.reader.send(wire.DurableStatus(self.id, self.where, "settled"))
         elif isinstance(message, Refused):
-            self.reader.tell(wire.Standing(self.id, self.where, "refused", message.reason))
+            self.reader.send(wire.DurableStatus(self.id, self.where, "refused", message.reason))
 
     @property
     def is_settled(self) -> bool:
@@ -110,8 +111,8 @@ class Queue(LocalClient):
 
 
 class Queues:
-    def __init__(self, driver: Driver, limits: config.Keep, window: int) -> None:
-        self._driver, self._limits, self._window = driver, limits, window
+    def __init__(self, driver: Driver, limits: config.Retention, unacknowledged_bytes_max: int) -> None:
+        self._driver, self._limits, self._unacknowledged_bytes_max = driver, limits, unacknowledged_bytes_max
         self._queues: dict[str, Queue] = {}
 
     def __iter__(self) -> Iterator[Queue]:
@@ -120,43 +121,43 @@ class Queues:
     def restore(self) -> None:
         """Before the store is started: what it holds. The broker has the subscriptions among its records."""
         for row in self._driver.store.queues():
-            queue = self._queues[row.name] = Queue(self._driver, row, self._window)
-            for held in self._driver.store.held(row.name):
-                queue.stream.restore(held)
-            records = self._driver.broker.received(SUBSCRIPTIONS, row.name)
-            queue.connect({id.split("/", 2)[2]: where for id, where in records.items()})
+            queue = self._queues[row.name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
+            for stored in self._driver.store.stored(row.name):
+                queue.stream.restore(stored)
+            records = self._driver.broker.received_from(SUBSCRIPTIONS, row.name)
+            queue.connect({client_id(id): where for id, where in records.items()})
 
     def is_queue(self, link: str) -> bool:
         return link in self._queues
 
     def take(self, message: Message, reader: Reader) -> None:
-        if isinstance(message, wire.Keep):
+        if isinstance(message, wire.DurableSubscribe):
             try:
-                self._keep(message, reader)
+                self._subscribe(message, reader)
             except CallerError as error:
-                reader.outgoing.refusal(encode(wire.Standing(message.id, message.where, "refused", str(error))))
-        elif isinstance(message, wire.Done):
-            queue = self._queues.get(f"{reader.name}{SEPARATOR}{message.id}")
+                reader.outgoing.refusal(encode(wire.DurableStatus(message.id, message.where, "refused", str(error))))
+        elif isinstance(message, wire.Ack):
+            queue = self._queues.get(durable_name(reader.name, message.id))
             if queue is not None and queue.reader is reader:
                 queue.stream.acknowledge(message.number)
-        elif isinstance(message, wire.Unkeep):
-            self._unkeep(message.id, reader)
+        elif isinstance(message, wire.DurableCancel):
+            self._cancel(message.id, reader)
 
-    def _keep(self, message: wire.Keep, reader: Reader) -> None:
+    def _subscribe(self, message: wire.DurableSubscribe, reader: Reader) -> None:
         check_name(message.id)
         if message.bytes_max < 1 or not message.seconds_max > 0:
             limits = f"{message.bytes_max} bytes for {message.seconds_max} seconds"
             raise CallerError(f"a durable subscription keeps some bytes for some time, not {limits}")
-        name = f"{reader.name}{SEPARATOR}{message.id}"
-        bytes_max = min(message.bytes_max, self._limits.queue_bytes)
-        seconds_max = min(message.seconds_max, self._limits.queue_seconds)
+        name = durable_name(reader.name, message.id)
+        bytes_max = min(message.bytes_max, self._limits.queue_bytes_max)
+        seconds_max = min(message.seconds_max, self._limits.queue_seconds_max)
         self._driver.broker.space.where(message.where)
         queue = self._queues.get(name)
         if (queue is None or queue.where != message.where) and self._driver.store.is_full:
             raise CallerError(f"the disk is full: {shown(message.id)} cannot be kept; try again when there is room")
         if queue is None:
             row = QueueRow(name, bytes_max, seconds_max, 0)
-            queue = self._queues[name] = Queue(self._driver, row, self._window)
+            queue = self._queues[name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
             self._driver.store.put_queue(row)
             queue.connect()
         queue.stream.limits.bytes_max, queue.stream.limits.seconds_max = bytes_max, seconds_max
@@ -164,22 +165,22 @@ class Queues:
             queue.reader = reader  # to hear the answers
             queue.subscribe(message.where)
         else:
-            reader.tell(wire.Standing(message.id, message.where, "accepted"))
+            reader.send(wire.DurableStatus(message.id, message.where, "accepted"))
             if queue.is_settled:
-                reader.tell(wire.Standing(message.id, message.where, "settled"))
+                reader.send(wire.DurableStatus(message.id, message.where, "settled"))
         queue.attach(reader)
 
-    def _unkeep(self, id: str, reader: Reader) -> None:
-        name = f"{reader.name}{SEPARATOR}{id}"
+    def _cancel(self, id: str, reader: Reader) -> None:
+        name = durable_name(reader.name, id)
         queue = self._queues.pop(name, None)
         if queue is None:
-            reader.tell(wire.Standing(id, "", "refused", f"no durable subscription {shown(id)}"))
+            reader.send(wire.DurableStatus(id, "", "refused", f"no durable subscription {shown(id)}"))
             return
         queue.detach()
         del self._driver.endpoints[name]
         self._driver.take(LinkDown(forget=True), name)
         self._driver.store.drop_queue(name)
-        reader.tell(wire.Standing(id, "", "gone"))
+        reader.send(wire.DurableStatus(id, "", "gone"))
 
     def detach(self, reader: Reader) -> None:
         for queue in self._queues.values():

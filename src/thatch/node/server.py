@@ -47,7 +47,7 @@ class Node:
         except BaseException:
             self.store.stop()
             raise
-        self.queues = Queues(self.driver, config.keep, config.flow.window_bytes // 4)
+        self.queues = Queues(self.driver, config.retention, config.flow.unacknowledged_bytes_max // 4)
         self._before = self.store.statistics()
         self.http = HttpDoor(self)
         self.is_ready = False
@@ -78,8 +78,13 @@ class Node:
                 "by nullable attributes and by values of enums, at the end"
             )
         self._grown = wanted if wanted != broker.space and wanted.extends(broker.space) else None
-        flow, keep = config.flow, config.keep
-        limits = Limits(keep.neighbour_bytes, keep.neighbour_seconds, flow.neighbour_bytes, flow.window_bytes)
+        flow, retention = config.flow, config.retention
+        limits = Limits(
+            retention.neighbour_bytes_max,
+            retention.neighbour_seconds_max,
+            flow.neighbour_bytes_max,
+            flow.unacknowledged_bytes_max,
+        )
         driver = Driver(broker, store, Gate(), limits)
         for link in broker.links.values():
             if not link.is_client:
@@ -94,7 +99,7 @@ class Node:
         now = time.time()
         for link in self.driver.broker.links.values():
             if link.is_client and not self.queues.is_queue(link.name):
-                self._away[link.name] = now + self.config.timing.linger
+                self._away[link.name] = now + self.config.timing.linger_seconds
         if self._grown is not None:
             log.info("the space grows to %s", self._grown)
             self.driver.take(Extend(0, self._grown.to_json()), OPERATOR)
@@ -175,16 +180,18 @@ class Node:
         if not self.is_ready:
             raise web.HTTPServiceUnavailable(text="the broker stops")
         socket = web.WebSocketResponse(
-            heartbeat=self.config.timing.client_heartbeat, compress=False, max_msg_size=FRAME_MAX + 1024
+            heartbeat=self.config.timing.client_heartbeat_seconds, compress=False, max_msg_size=FRAME_MAX + 1024
         )
         await socket.prepare(request)
         flow = self.config.flow
-        outgoing = Outgoing(self.driver.gate, flow.client_bytes, flow.slow_client == "drop", flow.control_bytes)
+        outgoing = Outgoing(self.driver.gate, flow.client_bytes_max, flow.slow_client == "drop", flow.control_bytes_max)
         await self._serve(ClientConnection(self, socket, outgoing, _descriptor(request.transport)))
         return socket
 
     async def _accept_neighbour(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(heartbeat=self.config.timing.heartbeat, compress=False, max_msg_size=BYTES_MAX)
+        socket = web.WebSocketResponse(
+            heartbeat=self.config.timing.heartbeat_seconds, compress=False, max_msg_size=BYTES_MAX
+        )
         await socket.prepare(request)
         await self._serve(
             NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(request.transport), False)
@@ -214,15 +221,15 @@ class Node:
                     log.debug("neighbour %s at %s: %s", name, url, error)
                 except PeerError as error:
                     log.info("neighbour %s: %s", name, error)
-                delay = 0.05 if time.monotonic() - began > 5 else min(2 * delay, timing.retry_max)
+                delay = 0.05 if time.monotonic() - began > 5 else min(2 * delay, timing.retry_seconds_max)
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
 
     async def _dial_once(self, name: str, url: str) -> None:
         assert self._session is not None
         wait = aiohttp.ClientWSTimeout(ws_close=1.0)
-        async with asyncio.timeout(self.config.timing.dial):
+        async with asyncio.timeout(self.config.timing.dial_seconds_max):
             socket = await self._session.ws_connect(
-                url, heartbeat=self.config.timing.heartbeat, max_msg_size=BYTES_MAX, timeout=wait
+                url, heartbeat=self.config.timing.heartbeat_seconds, max_msg_size=BYTES_MAX, timeout=wait
             )
         connection = NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(socket), True)
         connection.meet(name)
@@ -236,11 +243,11 @@ class Node:
         self._away.pop(connection.name, None)
         notice = self._notices.pop(connection.name, None)
         if notice is not None:
-            connection.tell(Notice("", 0, f"hung up on before: {notice}"))
+            connection.send(Notice("", 0, f"hung up on before: {notice}"))
 
     def client_left(self, connection: ClientConnection) -> None:
         self.dropped += connection.outgoing.dropped
-        self._away[connection.name] = time.time() + self.config.timing.linger
+        self._away[connection.name] = time.time() + self.config.timing.linger_seconds
         if connection.overflowed:
             self._notices[connection.name] = connection.reason
 
@@ -265,7 +272,7 @@ class Node:
                 del self._backlogs[each]
             elif each.moved_at > now - STALLED_SECONDS and since > now - PATIENCE_SECONDS and each is not but:
                 return True
-        limit = self.config.flow.neighbour_bytes // 2
+        limit = self.config.flow.neighbour_bytes_max // 2
         for name, stream in self.driver.streams.items():
             if stream.waiting_bytes > limit:
                 end = self.driver.endpoints.get(name)

@@ -6,7 +6,7 @@ transaction (group commit), and then says up to which ticket all is on disk. Not
 Numbers of events rise over restarts: each life of the store begins 2^40 further on, so that a number that was handed
 out and never reached the disk is not used again.
 
-A full disk keeps the batch and tries again until there is room; `is_full` tells the node to refuse new work meanwhile.
+A full disk keeps the batch and tries again until there is room; while `is_full` the node refuses new work.
 Each row has a checksum. The whole file is checked when it is opened (damage.py).
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from thatch.errors import StoreError
-from thatch.node.damage import APPLICATION, check_files, check_pages, refuse
+from thatch.node.damage import APPLICATION, check_files, check_pages, damaged
 from thatch.protocol.messages import Drop, Put, Record
 
 VERSION = 1
@@ -55,7 +55,7 @@ PUT_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?)"
 DROP_QUEUE = "DELETE FROM queues WHERE name = ?"
 PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 DROP_EVENTS = "DELETE FROM events WHERE queue = ? AND number <= ?"
-SET_HEARD = "INSERT OR REPLACE INTO heard VALUES (?, ?, ?, ?)"
+SET_RECEIVED = "INSERT OR REPLACE INTO heard VALUES (?, ?, ?, ?)"
 SET_IMAGE = "INSERT OR REPLACE INTO images VALUES ('broker', ?, ?)"
 SET_STATISTIC = "INSERT OR REPLACE INTO statistics VALUES (?, ?, ?)"
 PAGE = "SELECT number, event FROM events WHERE queue = ? AND number > ? ORDER BY number LIMIT ?"
@@ -72,7 +72,7 @@ class QueueRow(NamedTuple):
     lost: int
 
 
-class HeldRow(NamedTuple):
+class StoredRow(NamedTuple):
     """An event of a queue, without the event."""
 
     number: int
@@ -142,14 +142,14 @@ class Store:
         rows = self._connection.execute("SELECT name, bytes_max, seconds_max, lost FROM queues ORDER BY name")
         return [QueueRow(*row) for row in rows]
 
-    def held(self, queue: str) -> Iterator[HeldRow]:
+    def stored(self, queue: str) -> Iterator[StoredRow]:
         """What a queue holds."""
         rows = self._connection.execute(
             "SELECT number, at, length(event) FROM events WHERE queue = ? ORDER BY number", (queue,)
         )
-        return (HeldRow(*row) for row in rows)
+        return (StoredRow(*row) for row in rows)
 
-    def heard(self) -> dict[str, tuple[str, int]]:
+    def received_up_to(self) -> dict[str, tuple[str, int]]:
         """By link: the store behind it, and the number that came from there last."""
         return {
             link: (store, number)
@@ -212,8 +212,8 @@ class Store:
         """The events of a queue up to this number."""
         self._write((DROP_EVENTS, (queue, number)))
 
-    def note_heard(self, link: str, store: str, number: int) -> None:
-        self._write((SET_HEARD, (link, store, number, summed(link, store, number))))
+    def note_received(self, link: str, store: str, number: int) -> None:
+        self._write((SET_RECEIVED, (link, store, number, summed(link, store, number))))
 
     def note_statistics(self, values: dict[str, int]) -> None:
         for name, value in values.items():
@@ -368,13 +368,13 @@ def _opened(path: Path, name: str) -> sqlite3.Connection:
     if path.exists():
         check_files(path)
     elif path.with_name(path.name + "-wal").exists():
-        raise refuse(path, "its log is there, but the file is not")
+        raise damaged(path, "its log is there, but the file is not")
     else:
         _make(path, name)
     try:
         connection = _connection(path)
     except sqlite3.DatabaseError as error:
-        raise refuse(path, f"damaged: {error}") from None
+        raise damaged(path, f"damaged: {error}") from None
     try:
         check_pages(connection, path)
         _check_owner(connection, path, name)
@@ -382,7 +382,7 @@ def _opened(path: Path, name: str) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
     except sqlite3.DatabaseError as error:
         connection.close()
-        raise refuse(path, f"damaged: {error}") from None
+        raise damaged(path, f"damaged: {error}") from None
     except BaseException:
         connection.close()
         raise
@@ -422,7 +422,7 @@ def _check_rows(connection: sqlite3.Connection, path: Path) -> None:
         total: Callable[..., int] = SUMS.get(table, summed)
         for *row, found in connection.execute(f"SELECT * FROM {table}"):
             if total(*row) != found:
-                raise refuse(path, f"damaged: the checksum of a row of {table} is wrong ({row[:2]})")
+                raise damaged(path, f"damaged: the checksum of a row of {table} is wrong ({row[:2]})")
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, name: str) -> None:
@@ -432,6 +432,6 @@ def _check_owner(connection: sqlite3.Connection, path: Path, name: str) -> None:
     about = dict(connection.execute("SELECT key, value FROM about").fetchall())
     missing = {"name", "identity", "life"} - about.keys()
     if missing:
-        raise refuse(path, f"damaged: it does not say its {', '.join(sorted(missing))}")
+        raise damaged(path, f"damaged: it does not say its {', '.join(sorted(missing))}")
     if about["name"] != name:
         raise StoreError(f"store {path}: of broker {about['name']!r}, not of {name!r}; each broker has its own store")

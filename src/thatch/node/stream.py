@@ -4,8 +4,8 @@
                                  cursor                    acknowledged
 
 While the receiver keeps up, an event goes to it the moment it is appended; nothing is read back. When it falls behind
-(more than a window is not acknowledged) or was away, what it has not got is read in pages from the store as its
-acknowledgements come. So memory does not grow with what is kept.
+(more than a bound is not acknowledged) or was away, what it has not got is read in pages from the
+store as its acknowledgements come. So memory does not grow with what is kept.
 
 Events that need no disk (plain ones, for a neighbour) are kept in memory instead, up to a limit, in the same order.
 What is too much or too old goes, the oldest first, and is counted.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from thatch.node.store import HeldRow, Store
+from thatch.node.store import Store, StoredRow
 
 PAGE_COUNT = 256
 SEGMENT_COUNT, SEGMENT_BYTES = 128, 65_536
@@ -24,14 +24,14 @@ Send = Callable[[Sequence[int], Sequence[bytes]], None]  # numbers, encoded even
 
 
 class Limits:
-    """Of what is kept. `window`: bytes that may be under way, not acknowledged."""
+    """Of what is kept. `unacknowledged_bytes_max`: bytes that may be under way, not acknowledged."""
 
-    def __init__(self, bytes_max: int, seconds_max: float, memory_max: int, window: int) -> None:
+    def __init__(self, bytes_max: int, seconds_max: float, memory_max: int, unacknowledged_bytes_max: int) -> None:
         self.bytes_max, self.seconds_max = bytes_max, seconds_max
-        self.memory_max, self.window = memory_max, window
+        self.memory_max, self.unacknowledged_bytes_max = memory_max, unacknowledged_bytes_max
 
 
-class Held:
+class DiskRuns:
     """How much a queue holds on disk, in runs of some events: enough to know what to drop, at little memory."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Held:
 class Stream:
     def __init__(self, name: str, store: Store, limits: Limits) -> None:
         self.name, self.limits = name, limits
-        self.held = Held()
+        self.on_disk = DiskRuns()
         self.lost = 0  # dropped before they were acknowledged
         self._store = store
         self._memory_sent: deque[tuple[int, bytes]] = deque()
@@ -85,8 +85,8 @@ class Stream:
         self._under_way_bytes = 0
         self._life = 0  # counts attachments: a page that comes for an earlier one is late
 
-    def restore(self, row: HeldRow) -> None:
-        self.held.add(row.number, row.size, row.at)
+    def restore(self, row: StoredRow) -> None:
+        self.on_disk.add(row.number, row.size, row.at)
         self._last = row.number
 
     @property
@@ -105,10 +105,10 @@ class Stream:
         self._last = number
         if kept:
             self._store.append(self.name, number, now, event)
-            self.held.add(number, len(event), now)
-            if self.held.bytes > self.limits.bytes_max:
+            self.on_disk.add(number, len(event), now)
+            if self.on_disk.bytes > self.limits.bytes_max:
                 self._drop_too_much()
-        goes = is_next and self._under_way_bytes < self.limits.window
+        goes = is_next and self._under_way_bytes < self.limits.unacknowledged_bytes_max
         if not kept:
             (self._memory_sent if goes else self._memory_waiting).append((number, event))
             self._memory_bytes += len(event)
@@ -123,7 +123,7 @@ class Stream:
     def append_all(self, events: list[bytes], kept: bool, now: float) -> None:
         """`append` of each; at once, if they need no disk and the receiver keeps up."""
         keeps_up = self._send is not None and not self._is_behind and self._cursor >= self._last
-        if kept or not keeps_up or self._under_way_bytes >= self.limits.window:
+        if kept or not keeps_up or self._under_way_bytes >= self.limits.unacknowledged_bytes_max:
             for event in events:
                 self.append(event, kept, now)
             return
@@ -144,12 +144,12 @@ class Stream:
         for memory in (self._memory_sent, self._memory_waiting):
             while memory and memory[0][0] <= number:
                 self._memory_bytes -= len(memory.popleft()[1])
-        if self.held.count:
+        if self.on_disk.count:
             self._store.discard(self.name, number)
-            self.held.drop_through(number)
+            self.on_disk.drop_through(number)
         while self._under_way and self._under_way[0][0] <= number:
             self._under_way_bytes -= self._under_way.popleft()[1]
-        if self._is_behind and self._under_way_bytes <= self.limits.window // 2:
+        if self._is_behind and self._under_way_bytes <= self.limits.unacknowledged_bytes_max // 2:
             self._read_on()
 
     def attach(self, send: Send, after: int) -> None:
@@ -171,10 +171,10 @@ class Stream:
     def expire(self, now: float) -> int:
         """Drop what is too old. How many events."""
         before = self.lost
-        oldest = self.held.oldest
+        oldest = self.on_disk.oldest
         while oldest is not None and oldest < now - self.limits.seconds_max:
             self._drop_run()
-            oldest = self.held.oldest
+            oldest = self.on_disk.oldest
         return self.lost - before
 
     def _pass(self, number: int, event: bytes) -> None:
@@ -185,11 +185,11 @@ class Stream:
         self._send((number,), (event,))
 
     def _drop_too_much(self) -> None:
-        while self.held.bytes > self.limits.bytes_max and self.held.count > 1:
+        while self.on_disk.bytes > self.limits.bytes_max and self.on_disk.count > 1:
             self._drop_run()
 
     def _drop_run(self) -> None:
-        number, count = self.held.drop_oldest()
+        number, count = self.on_disk.drop_oldest()
         self._store.discard(self.name, number)
         self.lost += count
 
@@ -206,7 +206,7 @@ class Stream:
     def _read_on(self) -> None:
         if self._send is None or self._is_reading:
             return
-        if not self.held.count:  # only memory: no need to ask the store
+        if not self.on_disk.count:  # only memory: no need to ask the store
             self._page([], True, self._life, self._last)
             return
         self._is_reading = True
@@ -238,7 +238,7 @@ class Stream:
             from_memory = bool(waiting) and waiting[0][0] <= through
             if not from_memory and at == len(rows):
                 return True
-            if self._under_way_bytes >= self.limits.window:
+            if self._under_way_bytes >= self.limits.unacknowledged_bytes_max:
                 return False
             if from_memory and (at == len(rows) or waiting[0] < rows[at]):
                 self._memory_sent.append(waiting.popleft())

@@ -2,7 +2,9 @@
 
 In reading order:
 
+    ids       the grammar of names and ids
     messages  messages, records and effects
+    digest    what one side holds, hashed into buckets, so that the other can send what differs
     codec     messages and records as bytes
     wire      frames between nodes and clients
 """

@@ -1,7 +1,7 @@
 """What brokers say to one another, to their clients and to whoever drives them. All frozen; codec.py writes them.
 
 A clause travels as its text, never as coordinates: each broker compiles it in its own space, and again when the space
-grows. Messages with a `seq` are told in order over one link, each once: `seq` is the session of the link in its upper
+grows. Messages with a `seq` are sent in order over one link, each once: `seq` is the session of the link in its upper
 bits and a count from 1 in the lower 32, so that a message that comes twice, or from before a cut, is known as such.
 `Settled` answers the latest of them whose consequences are in place in the whole overlay behind the one who answers.
 
@@ -27,12 +27,12 @@ def session_of(seq: int) -> int:
     return seq >> SESSION_SHIFT
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Anything that `Broker.handle` takes."""
 
 
-class Sequenced(Message, frozen=True, tag=True, array_like=True):
-    """Told over a link in order, and settled."""
+class Sequenced(Message, frozen=True, array_like=True):
+    """Sent over a link in order, and settled."""
 
     seq: int
 
@@ -40,7 +40,7 @@ class Sequenced(Message, frozen=True, tag=True, array_like=True):
 # --- Between brokers and clients, and between brokers ----------------------------------------------------------------
 
 
-class Subscribe(Sequenced, frozen=True, tag=True, array_like=True):
+class Subscribe(Sequenced, frozen=True, tag="Subscribe", array_like=True):
     """I want these events. Again under a known id: another region, or a lease that goes on."""
 
     id: str
@@ -50,14 +50,14 @@ class Subscribe(Sequenced, frozen=True, tag=True, array_like=True):
     cells: tuple[int, ...] = ()  # the ranges of its cells, flat, where both sides agree on a partition
 
 
-class Replace(Sequenced, frozen=True, tag=True, array_like=True):
+class Replace(Sequenced, frozen=True, tag="Replace", array_like=True):
     """A known subscription wants other events: the new region is in place before the old one goes."""
 
     id: str
     where: str
 
 
-class Unsubscribe(Sequenced, frozen=True, tag=True, array_like=True):
+class Unsubscribe(Sequenced, frozen=True, tag="Unsubscribe", array_like=True):
     """I want these events no longer. Between brokers it may bring more, all of it done in one step."""
 
     id: str
@@ -67,7 +67,7 @@ class Unsubscribe(Sequenced, frozen=True, tag=True, array_like=True):
     # (incremental); of an id that is not in it, all the way
 
 
-class Advertise(Sequenced, frozen=True, tag=True, array_like=True):
+class Advertise(Sequenced, frozen=True, tag="Advertise", array_like=True):
     """I shall publish in this region."""
 
     id: str
@@ -75,11 +75,11 @@ class Advertise(Sequenced, frozen=True, tag=True, array_like=True):
     expires: float | None = None
 
 
-class Unadvertise(Sequenced, frozen=True, tag=True, array_like=True):
+class Unadvertise(Sequenced, frozen=True, tag="Unadvertise", array_like=True):
     id: str
 
 
-class Extend(Sequenced, frozen=True, tag=True, array_like=True):
+class Extend(Sequenced, frozen=True, tag="Extend", array_like=True):
     """The space has grown: a nullable attribute more, or values at the end of an enum. Everyone compiles its clauses
     again; when that has settled it is said again with `opened`, and from then on events may carry what is new."""
 
@@ -87,8 +87,8 @@ class Extend(Sequenced, frozen=True, tag=True, array_like=True):
     opened: bool = False
 
 
-class Digest(Sequenced, frozen=True, tag=True, array_like=True):
-    """What I hold of what you told me, hashed into `size` buckets a table. The answer is `Synced`."""
+class Digest(Sequenced, frozen=True, tag="Digest", array_like=True):
+    """What I hold of what you sent me, hashed into `size` buckets a table. The answer is `Synced`."""
 
     size: int
     subscriptions: tuple[int, ...]
@@ -98,7 +98,7 @@ class Digest(Sequenced, frozen=True, tag=True, array_like=True):
 Listing = dict[int, dict[str, tuple[str, float | None]]]  # bucket -> id -> clause, lease
 
 
-class Synced(Sequenced, frozen=True, tag=True, array_like=True):
+class Synced(Sequenced, frozen=True, tag="Synced", array_like=True):
     """In these buckets, which differed, hold exactly this. One message, so that nothing is missed half-way."""
 
     size: int
@@ -106,11 +106,11 @@ class Synced(Sequenced, frozen=True, tag=True, array_like=True):
     advertisements: Listing = {}
 
 
-class Flush(Sequenced, frozen=True, tag=True, array_like=True):
+class Flush(Sequenced, frozen=True, tag="Flush", array_like=True):
     """Nothing to do: when it has settled, every event that was on its way when it was sent has arrived."""
 
 
-class Publish(Message, frozen=True, tag=True, array_like=True):
+class Publish(Message, frozen=True, tag="Publish", array_like=True):
     """An event: values by attribute, and a payload that nobody but the subscriber reads. Its id begins with the name
     of its publisher and a colon, so that nobody can pass an event off as a copy of another's."""
 
@@ -122,7 +122,7 @@ class Publish(Message, frozen=True, tag=True, array_like=True):
     cell: int = -1  # its number, where both sides agree on a partition
 
 
-class Hello(Message, frozen=True, tag=True, array_like=True):
+class Hello(Message, frozen=True, tag="Hello", array_like=True):
     """The first word on a link, and again whenever `members` or `durable` changes."""
 
     name: str
@@ -135,19 +135,19 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     partition: str = ""  # the id of the partition into cells, if there is one
 
 
-class Accepted(Message, frozen=True, tag=True, array_like=True):
+class Accepted(Message, frozen=True, tag="Accepted", array_like=True):
     """Checked and on disk."""
 
     seq: int
 
 
-class Settled(Message, frozen=True, tag=True, array_like=True):
+class Settled(Message, frozen=True, tag="Settled", array_like=True):
     """This and all before it have settled."""
 
     seq: int
 
 
-class Refused(Message, frozen=True, tag=True, array_like=True):
+class Refused(Message, frozen=True, tag="Refused", array_like=True):
     """What you said is refused, and nothing was changed. `seq` is 0 for an event, which `id` names; `table` says of
     which kind the id is."""
 
@@ -160,7 +160,7 @@ class Refused(Message, frozen=True, tag=True, array_like=True):
 # --- From the driver -------------------------------------------------------------------------------------------------
 
 
-class LinkUp(Message, frozen=True, tag=True, array_like=True):
+class LinkUp(Message, frozen=True, tag="LinkUp", array_like=True):
     """The link is connected. Sessions of one broker only rise, also over its restarts."""
 
     session: int
@@ -168,23 +168,23 @@ class LinkUp(Message, frozen=True, tag=True, array_like=True):
     durable: bool = False  # a client whose events are kept until it has them
 
 
-class LinkDown(Message, frozen=True, tag=True, array_like=True):
+class LinkDown(Message, frozen=True, tag="LinkDown", array_like=True):
     """The link is cut. `forget`: for good, and whatever came over it is withdrawn."""
 
     forget: bool = False
 
 
-class Retune(Message, frozen=True, tag=True, array_like=True):
-    """Other settings from now on, of those that change nothing of what was told: packing, theta and its window."""
+class Retune(Message, frozen=True, tag="Retune", array_like=True):
+    """Other settings from now on, of those that change nothing of what was sent: packing, theta and its history."""
 
     settings: Any  # broker.Settings; the driver's own, it never travels
 
 
-class Tick(Message, frozen=True, tag=True, array_like=True):
+class Tick(Message, frozen=True, tag="Tick", array_like=True):
     """Time passes: leases end."""
 
 
-class Persisted(Message, frozen=True, tag=True, array_like=True):
+class Persisted(Message, frozen=True, tag="Persisted", array_like=True):
     """The records of `Persist` up to this number are on disk."""
 
     number: int
@@ -193,7 +193,7 @@ class Persisted(Message, frozen=True, tag=True, array_like=True):
 # --- What the driver is asked to do, in this order -------------------------------------------------------------------
 
 
-class Put(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Put(msgspec.Struct, frozen=True, tag="Put", array_like=True):
     """An entry of a table to keep; in place of the one with the same table, link and id."""
 
     table: str
@@ -203,7 +203,7 @@ class Put(msgspec.Struct, frozen=True, tag=True, array_like=True):
     expires: float | None = None
 
 
-class Drop(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Drop(msgspec.Struct, frozen=True, tag="Drop", array_like=True):
     table: str
     link: str
     id: str

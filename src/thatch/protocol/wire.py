@@ -24,23 +24,23 @@ from thatch.protocol.messages import Message, Publish
 from thatch.space.space import Space
 
 
-class NodeMessage(Message, frozen=True, tag=True, array_like=True):
+class NodeMessage(Message, frozen=True, array_like=True):
     """What a node says and takes beside what its broker does."""
 
 
 # --- Between a client and its node -----------------------------------------------------------------------------------
 
 
-class Event(NodeMessage, frozen=True, tag=True, array_like=True):
+class Event(NodeMessage, frozen=True, tag="Event", array_like=True):
     """An event, and which plain subscriptions of the client want it."""
 
     ids: tuple[str, ...]
     event: Publish
 
 
-class Keep(NodeMessage, frozen=True, tag=True, array_like=True):
+class DurableSubscribe(NodeMessage, frozen=True, tag="Keep", array_like=True):
     """A durable subscription: its events are kept while the client is away, up to a limit. Said again after every
-    reconnection: from then on its events come. The answers are `Standing`."""
+    reconnection: from then on its events come. The answers are `DurableStatus`."""
 
     id: str
     where: str
@@ -48,13 +48,13 @@ class Keep(NodeMessage, frozen=True, tag=True, array_like=True):
     seconds_max: float
 
 
-class Unkeep(NodeMessage, frozen=True, tag=True, array_like=True):
+class DurableCancel(NodeMessage, frozen=True, tag="Unkeep", array_like=True):
     """A durable subscription is no longer wanted, and what is kept for it neither."""
 
     id: str
 
 
-class Standing(NodeMessage, frozen=True, tag=True, array_like=True):
+class DurableStatus(NodeMessage, frozen=True, tag="Standing", array_like=True):
     """How a durable subscription stands: "accepted" (on disk), "settled", "gone", or "refused" for a reason."""
 
     id: str
@@ -63,7 +63,7 @@ class Standing(NodeMessage, frozen=True, tag=True, array_like=True):
     reason: str = ""
 
 
-class Kept(NodeMessage, frozen=True, tag=True, array_like=True):
+class DurableEvent(NodeMessage, frozen=True, tag="Kept", array_like=True):
     """An event of a durable subscription. Numbers rise, with gaps."""
 
     id: str
@@ -71,20 +71,20 @@ class Kept(NodeMessage, frozen=True, tag=True, array_like=True):
     event: Publish
 
 
-class Done(NodeMessage, frozen=True, tag=True, array_like=True):
+class Ack(NodeMessage, frozen=True, tag="Done", array_like=True):
     """The events of a durable subscription up to this number need not be kept any longer."""
 
     id: str
     number: int
 
 
-class Published(NodeMessage, frozen=True, tag=True, array_like=True):
+class Published(NodeMessage, frozen=True, tag="Published", array_like=True):
     """So many events of this connection have been dealt with: routed, on disk if they have to be, or refused."""
 
     count: int
 
 
-class Notice(NodeMessage, frozen=True, tag=True, array_like=True):
+class Notice(NodeMessage, frozen=True, tag="Notice", array_like=True):
     """Something was lost. `id` is a durable subscription whose limit was hit, or empty for plain ones."""
 
     id: str
@@ -95,27 +95,27 @@ class Notice(NodeMessage, frozen=True, tag=True, array_like=True):
 # --- Between nodes ---------------------------------------------------------------------------------------------------
 
 
-class Resume(NodeMessage, frozen=True, tag=True, array_like=True):
+class Resume(NodeMessage, frozen=True, tag="Resume", array_like=True):
     """After Hello: which store I am, and up to which number I hold what came from your store `of`."""
 
     store: str
     of: str
-    heard: int
+    received: int
 
 
-class Forward(NodeMessage, frozen=True, tag=True, array_like=True):
+class Forward(NodeMessage, frozen=True, tag="Forward", array_like=True):
     number: int
     event: Publish
 
 
-class Received(NodeMessage, frozen=True, tag=True, array_like=True):
+class Received(NodeMessage, frozen=True, tag="Received", array_like=True):
     """I hold what came up to this number."""
 
     number: int
 
 
-FromClient = OnTheWire | Keep | Unkeep | Done
-FromNode = OnTheWire | Event | Kept | Standing | Published | Notice
+FromClient = OnTheWire | DurableSubscribe | DurableCancel | Ack
+FromNode = OnTheWire | Event | DurableEvent | DurableStatus | Published | Notice
 FromNeighbour = OnTheWire | Resume | Forward | Received
 
 FRAME_MAX = 4 * 2**20  # bytes of a frame from a client
@@ -148,7 +148,7 @@ class Frames:
     def _typed(self, message: Message) -> Message:
         if isinstance(message, Publish):
             return self._codec.typed(message)
-        if isinstance(message, Event | Kept | Forward):
+        if isinstance(message, Event | DurableEvent | Forward):
             return msgspec.structs.replace(message, event=self._codec.typed(message.event))
         return message
 

@@ -217,7 +217,7 @@ class Region:
         return (self - other).is_empty
 
     def boxes(self, cap: int = BOXES_CAP) -> tuple[Coordinates, Coordinates]:
-        """This region crossed out into plain boxes, low[n, d] and high[n, d]. Balls cannot be."""
+        """This region expanded into plain boxes, low[n, d] and high[n, d]. Balls cannot be."""
         if self.has_balls:
             raise CallerError("a region with `within` is not a union of boxes")
         needed = sum(term.box_count() for term in self.terms)

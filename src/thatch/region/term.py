@@ -95,7 +95,7 @@ class Term:
         return count
 
     def boxes(self) -> list[Term]:
-        """The sides crossed out: one term for each choice of an interval per attribute. Balls are left out."""
+        """The sides expanded: one term for each choice of an interval per attribute. Balls are left out."""
         if self.box_count() == 1:
             return [self]
         indices = [index for index, _ in self.sides]

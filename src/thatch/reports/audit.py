@@ -192,15 +192,15 @@ def _parts(region: Region, names: Sequence[Any], regions: Mapping[Any, Region]) 
     """Which part of a region each of a few holds; None where that cannot be said shortly."""
     if len(names) > NAMED or region.has_balls or any(regions[name].has_balls for name in names):
         return None
-    told, rest = [], region
+    sentences, rest = [], region
     try:
         for name in names:
             part = rest & regions[name]
             rest = rest - regions[name]
             if rest.is_empty:
-                told.append(f"and the rest, {name!r} wants")
-                return "; ".join(told)
-            told.append(f"where {_difference(part, region)}, {name!r} wants it")
+                sentences.append(f"and the rest, {name!r} wants")
+                return "; ".join(sentences)
+            sentences.append(f"where {_difference(part, region)}, {name!r} wants it")
     except TooManyBoxes:
         return None
     return None

@@ -109,10 +109,10 @@ def heat(counts: Sequence[Sequence[float]], across: str, upward: str, titles: Se
         for j, value in enumerate(column):
             x, y = 30 + i * side, 6 + (rows - 1 - j) * side
             share = (value / most) ** 0.5 if value > 0 else 0.0
-            told = f"<title>{escape(titles[i][j])}: {_number(value)}</title>"
+            title = f"<title>{escape(titles[i][j])}: {_number(value)}</title>"
             lines.append(
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}" fill="{BLUE}" '
-                f'fill-opacity="{0.04 + 0.96 * share:.3f}">{told}</rect>'
+                f'fill-opacity="{0.04 + 0.96 * share:.3f}">{title}</rect>'
             )
     low = 6 + rows * side
     lines.append(

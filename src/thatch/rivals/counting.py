@@ -21,10 +21,10 @@ import numpy as np
 
 from thatch.jit import kernel
 from thatch.matching.axes import Axes
-from thatch.matching.entries import Entries, verified
+from thatch.matching.entries import Entries, filter_candidates
 from thatch.matching.matcher import Numbers
 from thatch.matching.scan import ScanMatcher, ScanView
-from thatch.matching.tree import arranged, grown
+from thatch.matching.tree import grown, sort_unique_pairs
 from thatch.region.region import Region
 from thatch.space.arrays import Ints
 from thatch.space.axis import Coordinates
@@ -100,8 +100,8 @@ class CountingView(ScanView):
             self._bounds[0], self._slots[0], self._bounds[1], self._slots[1], self._sizes, self._needed, points
         )
         doubles = self._axes.doubles(points, self._ball_axes)
-        found = verified(self._exact, 0, points, doubles, rows, slots, found)
-        return arranged(rows[:found], slots[:found], len(points))
+        found = filter_candidates(self._exact, 0, points, doubles, rows, slots, found)
+        return sort_unique_pairs(rows[:found], slots[:found], len(points))
 
 
 class CountingMatcher(ScanMatcher):

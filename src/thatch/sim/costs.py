@@ -41,8 +41,8 @@ def complex_engine(policy: Policy) -> Cost:
     matching = (0.81, 1.6, 1.6)[column] / 1e3
 
     def subscription(broker: Broker) -> float:
-        told = (len(link.subscriptions.sent) for link in broker.links.values() if not link.is_client)
-        return matching + COMPARISON * max(told, default=0)
+        sent = (len(link.outbound.subscriptions.sent) for link in broker.links.values() if not link.is_client)
+        return matching + COMPARISON * max(sent, default=0)
 
     return _charged(subscription, column)
 

@@ -1,4 +1,5 @@
-"""Plans of a whole overlay: an act is done on a copy of the network at rest, and what each link was told is counted."""
+"""Plans of a whole overlay: an act is done on a copy of the network at rest, and what was sent over each link is
+counted."""
 
 from __future__ import annotations
 
@@ -59,25 +60,27 @@ def _planned(
     network = net.network.copied()
     for node in network.nodes.values():
         node.cost = free
-    net.tune(network, replace(settings or net.settings, replaced=0.0))  # at once what would be told little by little
+    net.tune(
+        network, replace(settings or net.settings, replacements_per_second_max=0.0)
+    )  # at once what would be sent little by little
     network.run()
     sent, kept = _counts(network), _preserved(network)
     happens(network)
     network.run()
     plans = []
     for link, now in _counts(network).items():
-        told, withdrawn, messages = (after - before for after, before in zip(now, sent[link], strict=True))
+        forwarded, withdrawn, messages = (after - before for after, before in zip(now, sent[link], strict=True))
         preserved = _preserved(network)[link] - kept[link]
         if messages or preserved > 0:
             share = in_vain(link[0]) if preserved > 0 else None
-            plans.append(LinkPlan(" > ".join(link), told, withdrawn, messages, max(0, preserved), share))
+            plans.append(LinkPlan(" > ".join(link), forwarded, withdrawn, messages, max(0, preserved), share))
     return Plan(act, str((settings or net.settings).policy), tuple(plans))
 
 
 def _counts(network: Network) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """By link, from and to: subscriptions told and withdrawn so far, and messages."""
+    """By link, from and to: subscriptions sent and withdrawn so far, and messages."""
     return {
-        (name, link.name): (link.counts.told, link.counts.withdrawn, link.counts.messages)
+        (name, link.name): (link.counts.entries_sent, link.counts.entries_withdrawn, link.counts.update_messages)
         for name, node in network.nodes.items()
         for link in node.broker.links.values()
         if not link.is_client
@@ -86,7 +89,7 @@ def _counts(network: Network) -> dict[tuple[str, str], tuple[int, int, int]]:
 
 def _preserved(network: Network) -> dict[tuple[str, str], int]:
     return {
-        (name, link.name): len(link.subscriptions.preserved)
+        (name, link.name): len(link.outbound.subscriptions.preserved)
         for name, node in network.nodes.items()
         for link in node.broker.links.values()
     }

@@ -66,7 +66,7 @@ class Wire:
 
 
 @dataclass(slots=True)
-class Node:
+class SimulatedNode:
     """A broker and its queue."""
 
     broker: Broker
@@ -135,7 +135,7 @@ class Clauses:
 
 
 class Observer:
-    """Told of what happens; does nothing."""
+    """ActiveSet of what happens; does nothing."""
 
     def published(self, client: str, broker: str, event: Publish, now: float) -> None: ...
     def delivered(self, client: str, broker: str, delivered: Deliver, now: float) -> None: ...
@@ -159,7 +159,7 @@ class Network:
         written and read on its way, as between machines."""
         self.clauses = clauses if isinstance(clauses, Clauses) else Clauses(clauses)
         self.space, self.now, self.observer = self.clauses.space, 0.0, observer or Observer()
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, SimulatedNode] = {}
         self.clients: dict[str, Client] = {}
         self.wires: dict[tuple[str, str], Wire] = {}
         self.copies: Counter[str] = Counter()  # of events on their way
@@ -214,7 +214,7 @@ class Network:
 
     def add_broker(self, name: str, settings: Settings, cost: Cost = free) -> Broker:
         broker = Broker(name, self.space, settings, self.clauses.compiled, self.clauses.read_space)
-        self.nodes[name] = Node(broker, cost=cost)
+        self.nodes[name] = SimulatedNode(broker, cost=cost)
         return broker
 
     def add_client(self, name: str) -> Client:

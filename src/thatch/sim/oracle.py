@@ -71,7 +71,7 @@ class Oracle:
     def publish(self, event: Publish, now: float, expected: list[Expected]) -> None:
         self._flights[event.id] = Flight(event, now, expected)
 
-    def refuse(self, event: str) -> None:
+    def note_refused(self, event: str) -> None:
         if event in self._flights:
             self._flights[event].is_refused = True
 

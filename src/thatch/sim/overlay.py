@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.broker import Settings
-from thatch.broker.tables import SUBSCRIPTIONS
+from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import Retune
 from thatch.sim.costs import Cost, free
 from thatch.sim.network import Network, Observer
@@ -83,15 +83,17 @@ class Overlay:
     def _later(self, at: float | None, action: Callable[..., None], *arguments: object) -> None:
         self.network.at(self.network.now if at is None else at, action, *arguments)
 
-    def told(self, links: Iterable[tuple[str, str]]) -> int:
-        """Subscriptions that brokers have told over links, each (from, to), now."""
-        return sum(len(self.network.nodes[teller].broker.told(SUBSCRIPTIONS, to).all_told()) for teller, to in links)
+    def sent(self, links: Iterable[tuple[str, str]]) -> int:
+        """Subscriptions that brokers have sent over links, each (from, to), now."""
+        return sum(
+            len(self.network.nodes[sender].broker.outbound(SUBSCRIPTIONS, to).forwarded()) for sender, to in links
+        )
 
     @property
     def is_leaving(self) -> bool:
         """Whether a subscription is still to be taken back further."""
         links = (link for node in self.network.nodes.values() for link in node.broker.links.values())
-        return any(any(link.subscriptions.preserved.values()) for link in links)
+        return any(any(link.outbound.subscriptions.preserved.values()) for link in links)
 
     def pass_time(self, every: float, until: float) -> None:
         """Brokers hear that time passes, to a time and until everything has left as far as it is to."""

@@ -1,4 +1,4 @@
-"""Pictures of a recorded run: queues, delays, tables, messages by kind, and events forwarded in vain."""
+"""Pictures of a recorded run: queues, delays, tables, messages by kind, and false positives."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _messages(table: pa.Table, axes: Any) -> None:
 
 
 def _vain(table: pa.Table, axes: Any) -> None:
-    last = _last(_of(table, "unwanted in"))
+    last = _last(_of(table, "false positives"))
     _bars(last.group_by(["tier", "broker"]).aggregate([("value", "sum")]), axes, "broker", "value_sum",
           "events that nobody wanted there")  # fmt: skip
 

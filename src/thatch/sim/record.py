@@ -1,7 +1,7 @@
 """What happens in a simulated overlay, in simulated time, as one long table: time, broker, tier, measure, value.
 
-queue, table, told            of a broker, at each sample
-events in, unwanted in        events that came from neighbours so far; those that nobody there or beyond wants
+queue, table, sent            of a broker, at each sample
+events in, false positives    events that came from neighbours so far; those that no subscription there or beyond wants
 handled Subscribe, …          messages of a kind handled so far
 delay                         seconds from publication to delivery, at the subscriber's broker
 """
@@ -55,9 +55,9 @@ class Recorder(Observer):
             links = [link for link in node.broker.links.values() if not link.is_client]
             self._add(now, name, "queue", node.waiting)
             self._add(now, name, "table", node.broker.table_size())
-            self._add(now, name, "told", sum(len(link.subscriptions.sent) for link in links))
+            self._add(now, name, "sent", sum(len(link.outbound.subscriptions.sent) for link in links))
             self._add(now, name, "events in", sum(link.counts.events_in for link in links))
-            self._add(now, name, "unwanted in", sum(link.counts.unwanted_in for link in links))
+            self._add(now, name, "false positives", sum(link.counts.false_positives for link in links))
             for kind, count in node.handled.items():
                 self._add(now, name, f"handled {kind}", count)
         if self._network.is_busy:

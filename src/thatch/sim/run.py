@@ -12,7 +12,7 @@ from typing import Any
 
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
-from thatch.broker.tables import ADVERTISEMENTS, SUBSCRIPTIONS
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.protocol.messages import Deliver, Extend, Publish, Reject
 from thatch.region.region import Region
 from thatch.sim.network import Clauses, Network, Observer, Wire
@@ -45,7 +45,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observed:
     """What a run gave."""
 
     trace: str
@@ -67,19 +67,19 @@ def draw_settings(seed: int, routing: Any) -> Settings:
             return Policy("pairwise", graph=graph, packed=packed, theta=theta, merge=merge)
         retract = rng.choice((False, True, "union" if cover == "exact" else True))
         options = rng.choice(({}, {"k": 2}, {"merge": True})) if cover == "negative" else {}
-        pays_from = rng.choice((None, None, None, 0.5))
-        return Policy(cover, retract, None, pays_from, options, packed, theta, merge)
+        covered_share_min = rng.choice((None, None, None, 0.5))
+        return Policy(cover, retract, None, covered_share_min, options, packed, theta, merge)
 
     links = {f"B{at}": policy() for at in range(15) if rng.random() < 0.1}
-    own, window = policy(), rng.choice((0.1, 600.0))
-    idle, replaced = rng.choice((0.0, 5.0, 1e9)), rng.choice((0.1, 1.0, 20.0))
+    own, history = policy(), rng.choice((0.1, 600.0))
+    idle, pace = rng.choice((0.0, 5.0, 1e9)), rng.choice((0.1, 1.0, 20.0))
     cells = rng.choice((None, Cells(("x", "y"), bits=2), Cells(("kind", "x"), bits=3, path="z", ranges_max=2)))
     if any(each.theta is not None for each in (own, *links.values())):
         cells = None
-    return Settings(routing, own, links, window, idle, replaced, cells)
+    return Settings(routing, own, links, history, idle, pace, cells)
 
 
-def run(script: Script, settings: Settings, clauses: Clauses | None = None) -> Seen:
+def run(script: Script, settings: Settings, clauses: Clauses | None = None) -> Observed:
     """`clauses` of an earlier run of the same script save working them out again."""
     return Run(script, settings, clauses).all()
 
@@ -125,14 +125,14 @@ class Run(Observer):
             network.join(person.home, person.name, 0.0005)
         network.run()
 
-    def all(self) -> Seen:
+    def all(self) -> Observed:
         spent = 0.0  # at rest, beyond what the script knows of
         for step in self.script.steps:
             self.network.run(step.at + spent)
             getattr(self, f"_{step.kind}")(*step.args)
             spent = max(spent, self.network.now - step.at)
         handled = sum(sum(node.handled.values()) for node in self.network.nodes.values())
-        return Seen(self.network.trace, tuple(self.calm), self.oracle.guaranteed, handled)
+        return Observed(self.network.trace, tuple(self.calm), self.oracle.guaranteed, handled)
 
     def region(self, where: str) -> Region:
         """In the space as it is in the end: an event that carries nothing new is in it or not as before."""
@@ -314,11 +314,11 @@ class Run(Observer):
             if person.is_away and broker in person.brokers():
                 self._away(person.name)
 
-    def _join(self, beside: str, name: str) -> None:
-        if beside in self.network.nodes and name not in self.network.nodes:
+    def _join(self, neighbour: str, name: str) -> None:
+        if neighbour in self.network.nodes and name not in self.network.nodes:
             self.network.add_broker(name, self.settings)
-            self.links.append((beside, name))
-            self.network.join(beside, name, 0.002, self.script.bandwidth)
+            self.links.append((neighbour, name))
+            self.network.join(neighbour, name, 0.002, self.script.bandwidth)
 
     def _leave(self, name: str) -> None:
         links = [link for link in self.links if name in link]
@@ -435,15 +435,17 @@ class Run(Observer):
                 self._check_link(*wire.ends)
                 self._check_link(*wire.ends[::-1])
 
-    def _check_link(self, teller: str, hearer: str) -> None:
-        one, other = self.network.nodes[teller].broker, self.network.nodes[hearer].broker
-        link = one.links[hearer]
-        if not link.is_synced or link.posted != link.settled or link.waiting:
-            raise Failed(f"{teller} to {hearer}: synced {link.is_synced}, settled {link.settled} of {link.posted}")
+    def _check_link(self, sender: str, receiver: str) -> None:
+        one, other = self.network.nodes[sender].broker, self.network.nodes[receiver].broker
+        link = one.links[receiver]
+        if not link.is_synced or link.sent_total != link.settled or link.waiting:
+            raise Failed(
+                f"{sender} to {receiver}: synced {link.is_synced}, settled {link.settled} of {link.sent_total}"
+            )
         for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
-            told, received = one.told(table, hearer).all_told(), other.received(table, teller)
-            if told != received:
-                raise Failed(f"{teller} told {hearer} {told}, which holds {received}")
+            sent, received = one.outbound(table, receiver).forwarded(), other.received_from(table, sender)
+            if sent != received:
+                raise Failed(f"{sender} sent {receiver} {sent}, which holds {received}")
 
     def _check_client(self, broker: str, name: str) -> None:
         client = self.network.clients[name]
@@ -451,9 +453,9 @@ class Run(Observer):
         prefix = len(broker) + len(name) + 2
         for table, own in ((SUBSCRIPTIONS, {id: where for id, (where, _) in person.subscriptions.items()}),
                            (ADVERTISEMENTS, person.advertisements)):  # fmt: skip
-            held = self.network.nodes[broker].broker.received(table, name)
+            held = self.network.nodes[broker].broker.received_from(table, name)
             if {id[prefix:]: where for id, where in held.items()} != own:
-                raise Failed(f"{name} told {broker} {own}, which holds {held}")
+                raise Failed(f"{name} sent {broker} {own}, which holds {held}")
             if not all(client.is_settled(broker, table, id) for id in own):
                 raise Failed(f"{table} of {name} at {broker} have not settled at rest")
 
@@ -533,7 +535,7 @@ class Run(Observer):
 
     def refused(self, client: str, broker: str, reject: Reject, now: float) -> None:
         if reject.refused.seq == 0:
-            self.oracle.refuse(reject.refused.id)
+            self.oracle.note_refused(reject.refused.id)
 
     def landed(self, event: str, now: float) -> None:
         self.oracle.land(event, now, self._is_same)

@@ -25,7 +25,7 @@ from thatch.space.space import Space
 
 BEFORE = 0.4  # of the events, before anything leaves
 TICK = 0.25  # seconds
-SLOWLY = 0.2  # replaced a second, where each costs a broker seconds
+SLOWLY = 0.2  # replacements a second, where each costs a broker seconds
 TICKING = 60.0  # seconds after the last event in which brokers still hear that time passes
 LOADING = 1e-3  # seconds between subscriptions that are loaded
 
@@ -42,8 +42,8 @@ class Options:
     routing: str = "advertisements"
     costs: str | None = None
     seed: int = 0
-    idle: float = 30.0
-    replaced: float | None = None
+    idle_seconds: float = 30.0
+    replacements_per_second_max: float | None = None
     events_first: bool = False
 
 
@@ -71,11 +71,17 @@ class Scenario:
     events: int = 500
     unsubscriptions: int = 20
     costs: str = "congestion"
-    replaced: float = 4.0  # a second, of what costs a broker 13 ms each
+    replacements_per_second_max: float = 4.0  # each costs a broker 13 ms
 
     def chosen(self, options: Options) -> Chosen:
-        replaced = self.replaced if options.replaced is None else options.replaced
-        settings = Settings(options.routing, options.policy, idle=options.idle, replaced=replaced)  # type: ignore[arg-type]
+        own_pace = self.replacements_per_second_max
+        pace = own_pace if options.replacements_per_second_max is None else options.replacements_per_second_max
+        settings = Settings(
+            options.routing,  # type: ignore[arg-type]
+            options.policy,
+            idle_seconds=options.idle_seconds,
+            replacements_per_second_max=pace,
+        )
         names = ("subscriptions", "degree", "events", "unsubscriptions", "costs")
         own = {name: getattr(self if getattr(options, name) is None else options, name) for name in names}
         return Chosen(**own, settings=settings, seed=options.seed, events_first=options.events_first)
@@ -220,7 +226,7 @@ def _mobile(chosen: Chosen, recorder: Recorder, all_move: bool) -> Overlay:
 
 
 def arrivals(chosen: Chosen, recorder: Recorder) -> Overlay:
-    """Subscriptions arrive in random order, and events among them: what is told, and how tables grow."""
+    """Subscriptions arrive in random order, and events among them: what is forwarded, and how tables grow."""
     net = _congestion(chosen, recorder)
     rng = random.Random(chosen.seed)
     made = covered(chosen.subscriptions, chosen.degree, rng)

@@ -33,7 +33,7 @@ class Script:
     seed: int
     links: Links
     latencies: tuple[float, ...]
-    bandwidth: float | None  # bytes a second: messages that are told together then arrive one after the other
+    bandwidth: float | None  # bytes a second: messages that are sent together then arrive one after the other
     homes: dict[str, str]  # client -> broker
     publishers: tuple[str, ...]
     routing: str
@@ -228,11 +228,11 @@ class _Drawer:
 
     def _join(self, now: float) -> list[Step]:
         """A broker that was not there before."""
-        beside, name = self.rng.choice(self.brokers), f"B{len(self.brokers)}"
+        neighbour, name = self.rng.choice(self.brokers), f"B{len(self.brokers)}"
         if len(self.brokers) >= 15:
             return []
         self.brokers.append(name)
-        return [Step(now, "join", (beside, name))]
+        return [Step(now, "join", (neighbour, name))]
 
     def _leave(self, now: float) -> list[Step]:
         """A broker leaves for good; the run lets it if it is a leaf and nobody lives there."""

@@ -82,15 +82,15 @@ def names_of(links: Links) -> list[str]:
 
 def path(links: Links, start: str, end: str) -> list[tuple[str, str]] | None:
     """The links from one broker to another, in order; None where they are apart."""
-    beside: dict[str, list[str]] = {}
+    neighbours: dict[str, list[str]] = {}
     for one, other in links:
-        beside.setdefault(one, []).append(other)
-        beside.setdefault(other, []).append(one)
+        neighbours.setdefault(one, []).append(other)
+        neighbours.setdefault(other, []).append(one)
     came_from: dict[str, str] = {start: start}
     todo = deque([start])
     while todo and end not in came_from:
         here = todo.popleft()
-        for name in beside.get(here, ()):
+        for name in neighbours.get(here, ()):
             if name not in came_from:
                 came_from[name] = here
                 todo.append(name)

@@ -13,14 +13,14 @@ In reading order:
 """
 
 from thatch.spark.learning.learn import Learned, learn
-from thatch.spark.matching.match import Plan, explain, match, wrong_clauses, wrong_events
+from thatch.spark.matching.match import MatchPlan, explain, match, wrong_clauses, wrong_events
 from thatch.spark.reducing.audit import audit
 from thatch.spark.reducing.loaded import decisions, load
 from thatch.spark.reducing.reduce import reduce
 
 __all__ = [
     "Learned",
-    "Plan",
+    "MatchPlan",
     "audit",
     "decisions",
     "explain",

@@ -1,7 +1,7 @@
 """Subscriptions as rows of boxes in coordinates, made by Spark's workers: what `reduce` shuffles and decides on.
 
 Boxes travel as bytes: the low ends of one, its high ends, those of the next, each an int64. What boxes cannot say
-(balls, sets too large to cross out) travels as a region beside the boxes around it.
+(balls, sets too large to expand) travels as a region beside the boxes around it.
 
 Coordinates of strings mean something only with their labels, and rows of different workers meet. So where the space
 has strings, those that subscriptions mention are gathered first, numbered on the driver, and sent to every worker: the
@@ -27,7 +27,7 @@ from thatch.space.arrays import Floats, Ints
 from thatch.space.axis import EnumAxis
 from thatch.space.space import Space
 from thatch.spark.clauses import compiled, within_enum, wrong_clauses
-from thatch.spark.tables import Subscriptions
+from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 
 
@@ -108,7 +108,7 @@ def _of_regions(ids: pa.Array, regions: list[Region], space: Space) -> Boxed:
     return Boxed(ids, np.concatenate(lows), np.concatenate(highs), np.cumsum(sizes), odd)
 
 
-def source_of(subscriptions: Subscriptions, skip: bool) -> tuple[Source, DataFrame]:
+def source_of(subscriptions: SubscriptionFrame, skip: bool) -> tuple[Source, DataFrame]:
     """How to make boxes of a table, and the table with its columns by the names that workers know."""
     space, id = subscriptions.space.to_json(), f"{name_sql(subscriptions.id)} AS id"
     if subscriptions.where is not None:

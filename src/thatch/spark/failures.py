@@ -1,4 +1,4 @@
-"""Errors that happened on executors, told as ours.
+"""Errors that happened on executors, as our own types.
 
 What a worker or the JVM raises reaches the driver inside Spark's exceptions, below a stack trace. If its cause is an
 error of Thatch, that is what the caller should see.
@@ -34,7 +34,7 @@ def ours(error: BaseException) -> CallerError | None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """Around jobs that are run while a plan is made."""
     try:
         yield

@@ -154,17 +154,17 @@ def _wrong_value(column: str, attribute: Attribute) -> str | None:
     axis, value, rules = attribute.axis, value_of(column, attribute), []
     place = f"attribute {attribute.name!r}: "
     if attribute.null is None:
-        told = f"{place}is refused: the attribute is not null and the value is NULL"
-        rules.append((f"{value} IS NULL", text_sql(told)))
+        message = f"{place}is refused: the attribute is not null and the value is NULL"
+        rules.append((f"{value} IS NULL", text_sql(message)))
     if isinstance(axis, EnumAxis):
-        told = f"concat({text_sql(place)}, {value}, {text_sql(f' is not a value of {axis.sql}')})"
-        rules.append((f"{value} NOT IN ({', '.join(map(text_sql, axis.values))})", told))
+        message = f"concat({text_sql(place)}, {value}, {text_sql(f' is not a value of {axis.sql}')})"
+        rules.append((f"{value} NOT IN ({', '.join(map(text_sql, axis.values))})", message))
     elif attribute.has_own_domain or attribute.first != axis.first or isinstance(axis, DateAxis | TimestampAxis):
         # Spark's dates and times go beyond the years 1 to 9999; a nullable int has one value less than Spark's.
         low, high = (end_sql(attribute, end) for end in (attribute.first, attribute.last))
         rule = f" is outside the domain {axis.text(attribute.first)}..{axis.text(attribute.last)} of {axis.sql}"
-        told = f"concat({text_sql(place)}, CAST({value} AS STRING), {text_sql(rule)})"
-        rules.append((f"{value} < {low} OR {value} > {high}", told))
+        message = f"concat({text_sql(place)}, CAST({value} AS STRING), {text_sql(rule)})"
+        rules.append((f"{value} < {low} OR {value} > {high}", message))
     return case_sql(*rules) if rules else None
 
 
@@ -172,7 +172,7 @@ def _wrong_value(column: str, attribute: Attribute) -> str | None:
 
 
 @dataclass(frozen=True)
-class Subscriptions:
+class SubscriptionFrame:
     """A DataFrame of subscriptions, looked at but not read."""
 
     frame: DataFrame
@@ -183,7 +183,7 @@ class Subscriptions:
     high: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, frame: DataFrame, space: Space) -> Subscriptions:
+    def of(cls, frame: DataFrame, space: Space) -> SubscriptionFrame:
         by_name = {name.lower(): name for name in frame.columns}
         if len(by_name) < len(frame.columns):
             raise CallerError(f"two columns of the subscriptions have one name: {', '.join(map(repr, frame.columns))}")

@@ -41,7 +41,7 @@ class Explanation:
         return self.text
 
 
-def why_told(
+def explain_status(
     id: Any,
     region: Region,
     certificate: Sequence[Any] | None,
@@ -67,7 +67,7 @@ def why_told(
         return Explanation(id, f"{id!r} is active: not proven to be covered, {verdict.reason}", True)
     own = covers(others, region, space, cover)
     if isinstance(own, Covered):
-        text = f"{id!r} is active: it was told before {_named(own.certificate)} covered it"
+        text = f"{id!r} is active: it was forwarded before {_named(own.certificate)} covered it"
         return Explanation(id, text, True, own.certificate)
     text = (
         f"{id!r} is active: {cover} does not prove what exact does, that it is covered by {_named(verdict.certificate)}"
@@ -110,9 +110,9 @@ def _failures(term: Term, point: Sequence[int], values: Mapping[str, Any], regio
         names = [space.attributes[axis].name for axis in axes]
         return Failure(Region(space, [part]).to_sql(), {name: values[name] for name in names})
 
-    beside = [(axis, side) for axis, side in term.sides if point[axis] not in side]
-    failed = [failure(Term((each,)), [each[0]]) for each in beside]
+    failing = [(axis, side) for axis, side in term.sides if point[axis] not in side]
+    failed = [failure(Term((each,)), [each[0]]) for each in failing]
     for ball in term.balls:  # measured only where the sides hold: they exclude NULL
-        if not {axis for axis, _ in beside} & set(ball.attributes) and not ball.contains(point, space):
+        if not {axis for axis, _ in failing} & set(ball.attributes) and not ball.contains(point, space):
             failed.append(failure(Term((), (ball,)), ball.attributes))
     return failed

@@ -55,7 +55,7 @@ class Names:
     def number(self, id: Any) -> int:
         return self._numbers[id]
 
-    def refuse(self, ids: list[Any]) -> None:
+    def check_new(self, ids: list[Any]) -> None:
         """Ids that are about to come: new, different, and of one kind."""
         if self.kind in (str, None) and set(map(type, ids)) == {str}:  # the usual case, all at once
             new = set(ids)

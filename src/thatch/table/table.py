@@ -1,9 +1,8 @@
-"""The subscription table: who wants this event, and which subscriptions need to be told to others?
+"""The subscription table: who wants this event, and which subscriptions must be forwarded?
 
-A told set (cover/told.py) decides what is active, an index (match/) finds who wants an event, and this puts names to
-both. Writers take a lock; readers take a moment, which is an immutable view of the index with the ids of that time,
-and never wait.
-"""
+An active set (cover/active_set.py) decides what is active, an index (matching/) finds who wants an event; this puts
+names to both. Writers take a lock; readers take a moment, which is an immutable view of the index with the ids of that
+time, and never wait."""
 
 from __future__ import annotations
 
@@ -20,16 +19,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from thatch.cover import ENGINES, Change, Told, Verdict, covers
+from thatch.cover import ENGINES, ActiveSet, Change, Verdict, covers
 from thatch.errors import CallerError, ClauseError, EmptyRegionWarning, SnapshotError, UnknownSubscription, shown
 from thatch.matching.groups import GroupedView, Groups
-from thatch.matching.tree import arranged
+from thatch.matching.tree import sort_unique_pairs
 from thatch.region.columns import Columns, boxes_of_columns, listed, regions_of_boxes
 from thatch.region.packing import pack_ints, pack_labels, pack_regions, unpack_ints, unpack_regions, unpack_runs
 from thatch.region.region import Region
 from thatch.space.space import Space
 from thatch.table import snapshot as files
-from thatch.table.explain import Explanation, why_not, why_told
+from thatch.table.explain import Explanation, explain_status, why_not
 from thatch.table.names import Chunks, Names, id_of, is_text, own_id
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Moment(NamedTuple):
 
 
 class SubscriptionTable(Mapping[Id, Subscription]):
-    """Standing queries in one process.
+    """DurableStatus queries in one process.
 
     >>> table = SubscriptionTable(Space.parse("symbol string, price double not null 0..1000"))
     >>> table.subscribe("cheap", "price < 20", owner="ann").forward
@@ -100,7 +99,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         if cover is None and (retract or options):
             raise CallerError("with cover off there is nothing to retract and no engine to take options")
         try:
-            self._told = None if cover is None else Told(space, cover, retract, **options)
+            self._active_set = None if cover is None else ActiveSet(space, cover, retract, **options)
         except TypeError as error:
             raise CallerError(f"the cover engine {cover!r} does not take these options: {error}") from None
         if groups and (cover is None or ENGINES[cover].may_err == "covered"):
@@ -151,13 +150,13 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         with self._lock:
             id = self._known(id)
             region = self._region(id)
-            certificate = None if self._told is None else self._told.certificate(id)
+            certificate = None if self._active_set is None else self._active_set.certificate(id)
             return Subscription(
                 id, self._owners.get(id), region, certificate is None, certificate, self._expires.get(id)
             )
 
     def __repr__(self) -> str:
-        active = len(self) if self._told is None else len(self._told.active)
+        active = len(self) if self._active_set is None else len(self._active_set.active)
         return f"<SubscriptionTable of {len(self):,}, {active:,} active, over {self.space}>"
 
     def match(self, event: Mapping[str, Any]) -> list[Id]:
@@ -208,20 +207,20 @@ class SubscriptionTable(Mapping[Id, Subscription]):
             region = self._region(id)
             if event is not None:
                 return why_not(id, region, event)
-            certificate = None if self._told is None else self._told.certificate(id)
+            certificate = None if self._active_set is None else self._active_set.certificate(id)
             others = {}
-            if self._told is not None and certificate is None:
+            if self._active_set is not None and certificate is None:
                 numbers = self._now().view.active.meeting(region)
                 near = [each for each in self._now().ids(numbers) if each != id]
-                others = {each: self._told.region(each) for each in near if self._told.is_active(each)}
-            return why_told(id, region, certificate, others, self.cover)
+                others = {each: self._active_set.region(each) for each in near if self._active_set.is_active(each)}
+            return explain_status(id, region, certificate, others, self.cover)
 
     # --- Writers ---------------------------------------------------------------------------------------------------
 
     def subscribe(
         self, id: Id, where: str | Region, owner: str | None = None, expires: float | datetime | None = None
     ) -> Change:
-        """Add a subscription. The change says what to tell others, if anything; the verdict says why.
+        """Add a subscription. The change says what to forward, if anything; the verdict says why.
 
         `expires` is in seconds since 1970, or a datetime with a time zone; `expire` removes what is due.
         """
@@ -229,10 +228,12 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         _check_owner(owner)
         region = self._compiled(where)
         with self._lock:
-            self._names.refuse([id])
-            change = Change([id]) if self._told is None else self._told.subscribe(id, region)
-            self._groups.add(self._names.add([id])[0], region, self._told is None or self._told.is_active(id))
-            if self._told is None:
+            self._names.check_new([id])
+            change = Change([id]) if self._active_set is None else self._active_set.subscribe(id, region)
+            self._groups.add(
+                self._names.add([id])[0], region, self._active_set is None or self._active_set.is_active(id)
+            )
+            if self._active_set is None:
                 self._regions[id] = region
             self._regroup(change, id)
             self._note(id, owner, due)
@@ -263,7 +264,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         for owner in owners:
             _check_owner(owner)
         with self._lock:
-            self._names.refuse(ids)
+            self._names.check_new(ids)
             if wheres is not None:
                 changes = self._many_regions(ids, self._compiled_all(ids, wheres))
             else:
@@ -272,20 +273,22 @@ class SubscriptionTable(Mapping[Id, Subscription]):
                 self._note(id, owner, None)
             self._publish()
             empty = [id for id in ids if id in self._regions and self._regions[id].is_empty]
-            if self._told is not None:
-                empty = [id for id in ids if self._told.region(id).is_empty]
+            if self._active_set is not None:
+                empty = [id for id in ids if self._active_set.region(id).is_empty]
         if empty:
             _warn_of_empty(empty)
         return changes
 
     def _many_regions(self, ids: list[Id], regions: list[Region]) -> list[Change]:
-        changes = [Change([id]) for id in ids] if self._told is None else self._told.subscribe_many(ids, regions)
+        changes = (
+            [Change([id]) for id in ids] if self._active_set is None else self._active_set.subscribe_many(ids, regions)
+        )
         self._enter(ids, regions, changes)
         return changes
 
     def _many_boxes(self, ids: list[Id], low: Columns, high: Columns) -> list[Change]:
         boxes = boxes_of_columns(low, high, len(ids), self.space)
-        if self._told is not None or self.space.string_codes or not boxes.full.all():
+        if self._active_set is not None or self.space.string_codes or not boxes.full.all():
             return self._many_regions(ids, regions_of_boxes(boxes, self.space))
         # With cover off the index keeps the bounds, and a region is made of them when somebody asks.
         numbers = self._names.add(ids)
@@ -295,12 +298,12 @@ class SubscriptionTable(Mapping[Id, Subscription]):
     def _enter(self, ids: list[Id], regions: list[Region], changes: list[Change]) -> None:
         """Into the index: those that are active at the end of it all, and the others."""
         numbers = self._names.add(ids)
-        told = self._told
+        active_set = self._active_set
         for active in (True, False):
-            own = [at for at, id in enumerate(ids) if (told is None or told.is_active(id)) == active]
+            own = [at for at, id in enumerate(ids) if (active_set is None or active_set.is_active(id)) == active]
             if own:
                 self._groups.add_many([numbers[at] for at in own], [regions[at] for at in own], active)
-        if told is None:
+        if active_set is None:
             self._regions.update(zip(ids, regions, strict=True))
         new = set(ids)
         for change in changes:
@@ -314,11 +317,11 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         region = self._compiled(where)
         with self._lock:
             id = self._known(id)
-            change = Change([id]) if self._told is None else self._told.replace(id, region)
+            change = Change([id]) if self._active_set is None else self._active_set.replace(id, region)
             self._groups.discard(self._names.number(id))
             number = self._names.renew(id)
-            self._groups.add(number, region, self._told is None or self._told.is_active(id))
-            if self._told is None:
+            self._groups.add(number, region, self._active_set is None or self._active_set.is_active(id))
+            if self._active_set is None:
                 self._regions[id] = region
             self._regroup(change, id)
             if owner is not None:
@@ -336,7 +339,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
             return change
 
     def expire(self, now: float | datetime) -> Change:
-        """Remove all subscriptions whose time has come. The net change: what comes and goes within is not told."""
+        """Remove all subscriptions whose time has come. The net change: what comes and goes within is left out."""
         due = _seconds(now)
         if due is None:
             raise CallerError("expire needs the present time")
@@ -362,7 +365,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         return Change(list(forward), list(withdraw))
 
     def _remove(self, id: Id) -> Change:
-        change = Change([], [id]) if self._told is None else self._told.unsubscribe(id)
+        change = Change([], [id]) if self._active_set is None else self._active_set.unsubscribe(id)
         self._groups.discard(self._names.number(id))
         self._names.discard(id)
         for notes in (self._regions, self._owners, self._expires):
@@ -394,7 +397,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         with self._lock:
             ids = list(self._names)
             position = {id: at for at, id in enumerate(ids)}
-            passive = {} if self._told is None else self._told.passive
+            passive = {} if self._active_set is None else self._active_set.passive
             regions, codes = self.space.stable(
                 lambda: pack_regions([self._region(id).terms_in(self.space) for id in ids])
             )
@@ -427,7 +430,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
 
     def _restore(self, body: files.Body, regions: list[Region]) -> None:
         ids: list[Any] = list(body.ids)
-        self._names.refuse(ids)
+        self._names.check_new(ids)
         names, passive = unpack_ints(body.certificates), unpack_ints(body.passive)
         for positions in (names, passive, np.array([*body.owners, *body.expiries], np.int64)):
             if len(positions) and not (positions.min() >= 0 and positions.max() < len(ids)):
@@ -468,7 +471,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         """
         table = cls(space, cover, retract, groups, **options)
         ids = [own_id(id) for id in subscriptions]
-        table._names.refuse(ids)
+        table._names.check_new(ids)
         regions = table._compiled_all(ids, list(subscriptions.values()))
         with _no_collection():
             proofs = {own_id(id): tuple(map(own_id, names)) for id, names in certificates.items()}
@@ -478,10 +481,10 @@ class SubscriptionTable(Mapping[Id, Subscription]):
 
     def _take_in(self, ids: list[Any], regions: list[Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
         """Into an empty table, without deciding."""
-        if self._told is None:
+        if self._active_set is None:
             self._regions = dict(zip(ids, regions, strict=True))
         else:
-            self._told.load(dict(zip(ids, regions, strict=True)), certificates)
+            self._active_set.load(dict(zip(ids, regions, strict=True)), certificates)
         numbers = self._names.add(ids)
         for active in (True, False):
             own = [at for at, id in enumerate(ids) if (id not in certificates) == active]
@@ -499,11 +502,11 @@ class SubscriptionTable(Mapping[Id, Subscription]):
             assert sum(map(len, {id(each): each for each in held}.values())) == len(numbers)
             assert self._owners.keys() | self._expires.keys() <= members
             assert {each: when for when, _, each in self._expiries}.keys() >= self._expires.keys()
-            if self._told is not None:
-                self._told.check_invariants()
-                assert len(self._told) == len(members) and all(each in self._told for each in members)
+            if self._active_set is not None:
+                self._active_set.check_invariants()
+                assert len(self._active_set) == len(members) and all(each in self._active_set for each in members)
                 if self._groups.passive is not self._groups.active:
-                    active = {self._names.number(each) for each in self._told.active}
+                    active = {self._names.number(each) for each in self._active_set.active}
                     assert all(number in self._groups.active for number in active)
                     assert len(self._groups.active) == len(active)
 
@@ -517,8 +520,8 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         return own
 
     def _region(self, id: Id) -> Region:
-        if self._told is not None:
-            return self._told.region(id)
+        if self._active_set is not None:
+            return self._active_set.region(id)
         region = self._regions.get(id)
         return self._groups.active.region(self._names.number(id)) if region is None else region
 
@@ -574,7 +577,7 @@ def _paired(rows: Any, numbers: Any, moment: Moment, events: int) -> list[Any]:
     else:
         ranks = np.empty(len(present), np.int64)
         ranks[occurring[order]] = np.arange(len(ids))
-        rows, places = arranged(rows, ranks[numbers - first], events)
+        rows, places = sort_unique_pairs(rows, ranks[numbers - first], events)
         ids = [ids[at] for at in order.tolist()]
     return [rows, pa.array(ids, pa.int64() if moment.kind is int else pa.string()).take(pa.array(places))]
 

@@ -22,6 +22,7 @@ from thatch.where.literals import Literal
 from thatch.where.plans import (
     And,
     BadLiteral,
+    ClausePlan,
     Comparison,
     Constant,
     ConstantComparison,
@@ -30,7 +31,6 @@ from thatch.where.plans import (
     Listed,
     Operand,
     Or,
-    Plan,
     TooMany,
     Within,
 )
@@ -71,7 +71,7 @@ def compile_clause(clause: str, space: Space, terms_max: int, plans: dict[str, A
     return region
 
 
-def _planned(clause: str, shape: str, space: Space) -> Plan:
+def _planned(clause: str, shape: str, space: Space) -> ClausePlan:
     import sqlglot
     from sqlglot import errors, exp
 
@@ -123,7 +123,7 @@ class _Planner:
             exp.NullSafeNEQ: "NOT <=>",
         }
 
-    def plan(self, node: exp.Expr, positive: bool) -> Plan:
+    def plan(self, node: exp.Expr, positive: bool) -> ClausePlan:
         exp = self.exp
         while isinstance(node, exp.Paren | exp.Not):
             positive ^= isinstance(node, exp.Not)
@@ -153,7 +153,7 @@ class _Planner:
         if isinstance(node, exp.Column):
             index, attribute = self.attribute(node)
             if not isinstance(attribute.axis, BoolAxis):
-                raise self.refused(
+                raise self.refusal(
                     node, f"{attribute.name!r} is not a condition: it is {attribute.axis.sql}", "compare it"
                 )
             return Comparison(index, attribute, positive, "=", Operand(-1, fixed=Literal("b", True)))
@@ -165,7 +165,7 @@ class _Planner:
             return self.within(node, positive)
         raise self.unsupported(node)
 
-    def comparison(self, node: exp.Expr, operator: str, positive: bool) -> Plan:
+    def comparison(self, node: exp.Expr, operator: str, positive: bool) -> ClausePlan:
         if operator in ("<>", "NOT <=>"):
             operator, positive = ("=" if operator == "<>" else "<=>"), not positive
         left, right = _bare(node.this, self.exp), _bare(node.expression, self.exp)
@@ -173,13 +173,13 @@ class _Planner:
             return self.compared(node, right, _FLIPPED[operator], left, positive)
         return self.compared(node, left, operator, right, positive)
 
-    def compared(self, node: exp.Expr, left: exp.Expr, operator: str, right: exp.Expr, positive: bool) -> Plan:
+    def compared(self, node: exp.Expr, left: exp.Expr, operator: str, right: exp.Expr, positive: bool) -> ClausePlan:
         exp = self.exp
         left, right = _bare(left, exp), _bare(right, exp)
         operand = self.operand(right)
         if operand is None:
             if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-                raise self.refused(
+                raise self.refusal(
                     right, "a column compared with a column is not supported", "compare it with a literal"
                 )
             raise self.unsupported(right)
@@ -196,7 +196,7 @@ class _Planner:
             raise self.unsupported(left)
         return ConstantComparison(constant, operator, operand, positive)
 
-    def listed(self, node: exp.Expr, positive: bool) -> Plan:
+    def listed(self, node: exp.Expr, positive: bool) -> ClausePlan:
         left = _bare(node.this, self.exp)
         members = node.args.get("expressions") or []
         if not isinstance(left, self.exp.Column):
@@ -206,10 +206,10 @@ class _Planner:
         # A list of literals is one literal by now (lexer.py); what is left is a list with something else in it.
         if operand is None or operand.fixed is not None or self.kinds[operand.slot] != "l":
             wrong = next((member for member in members if self.operand(member) is None), node)
-            raise self.refused(wrong, "an IN list holds literals only")
+            raise self.refusal(wrong, "an IN list holds literals only")
         return Listed(index, attribute, positive, operand.slot)
 
-    def like(self, node: exp.Expr, positive: bool) -> Plan:
+    def like(self, node: exp.Expr, positive: bool) -> ClausePlan:
         escape = None
         if isinstance(node, self.exp.Escape):
             escape = self.operand(node.expression)
@@ -224,39 +224,39 @@ class _Planner:
             raise self.unsupported(node.expression if pattern is None else left)
         index, attribute = self.attribute(left)
         if not isinstance(attribute.axis, StringAxis | EnumAxis):
-            raise self.refused(left, f"LIKE needs a string, and {attribute.name!r} is {attribute.axis.sql}")
+            raise self.refusal(left, f"LIKE needs a string, and {attribute.name!r} is {attribute.axis.sql}")
         return Like(index, attribute, positive, pattern, escape)
 
-    def tested(self, node: exp.Expr, positive: bool) -> Plan:
+    def tested(self, node: exp.Expr, positive: bool) -> ClausePlan:
         """IS NULL, and IS TRUE or IS FALSE of a bool attribute, which are `<=> TRUE` and `<=> FALSE`."""
         left = _bare(node.this, self.exp)
         if not isinstance(left, self.exp.Column):
-            raise self.refused(left, "IS applies to an attribute, not to a condition", "write the condition out")
+            raise self.refusal(left, "IS applies to an attribute, not to a condition", "write the condition out")
         index, attribute = self.attribute(left)
         if isinstance(node.expression, self.exp.Null):
             return IsNull(index, attribute, positive)
         if isinstance(node.expression, self.exp.Boolean) and isinstance(attribute.axis, BoolAxis):
             truth = Literal("b", bool(node.expression.this))
             return Comparison(index, attribute, positive, "<=>", Operand(-1, fixed=truth))
-        raise self.refused(left, "IS takes NULL, or TRUE and FALSE on a bool attribute")
+        raise self.refusal(left, "IS takes NULL, or TRUE and FALSE on a bool attribute")
 
-    def within(self, node: exp.Expr, positive: bool) -> Plan:
+    def within(self, node: exp.Expr, positive: bool) -> ClausePlan:
         usage = "within(radius, x, cx, y, cy, ...)"
         if not positive:
-            raise self.refused(node, "NOT within is not supported", "a region is a union of boxes and balls")
+            raise self.refusal(node, "NOT within is not supported", "a region is a union of boxes and balls")
         radius, *pairs = node.expressions or [None]
         if radius is None or not pairs or len(pairs) % 2:
-            raise self.refused(node, f"`within` takes a radius and pairs of attribute and centre: {usage}")
+            raise self.refusal(node, f"`within` takes a radius and pairs of attribute and centre: {usage}")
         indices, centre = [], []
         for column, middle in zip(pairs[::2], pairs[1::2], strict=True):
             column = _bare(column, self.exp)
             if not isinstance(column, self.exp.Column):
-                raise self.refused(column, f"an attribute belongs here: {usage}")
+                raise self.refusal(column, f"an attribute belongs here: {usage}")
             index, attribute = self.attribute(column)
             if not attribute.axis.is_number:
-                raise self.refused(column, f"`within` needs numbers, and {attribute.name!r} is {attribute.axis.sql}")
+                raise self.refusal(column, f"`within` needs numbers, and {attribute.name!r} is {attribute.axis.sql}")
             if index in indices:
-                raise self.refused(column, f"`within` names {attribute.name!r} twice")
+                raise self.refusal(column, f"`within` names {attribute.name!r} twice")
             indices.append(index)
             centre.append(self.needed(middle, usage))
         return Within(self.needed(radius, usage), tuple(indices), tuple(centre), self.space.attributes)
@@ -264,7 +264,7 @@ class _Planner:
     def needed(self, node: exp.Expr, usage: str) -> Operand:
         operand = self.operand(node)
         if operand is None:
-            raise self.refused(node, f"a number belongs here: {usage}")
+            raise self.refusal(node, f"a number belongs here: {usage}")
         return operand
 
     def operand(self, node: exp.Expr) -> Operand | None:
@@ -288,7 +288,7 @@ class _Planner:
             names = [attribute.name for attribute in self.space.attributes]
             close = difflib.get_close_matches(name.lower()[:80], [each.lower() for each in names[:200]], 1)
             hint = f"did you mean {close[0]!r}?" if close else f"attributes are: {', '.join(names[:12])}"
-            raise self.refused(node, f"no attribute {shown(name)}", hint)
+            raise self.refusal(node, f"no attribute {shown(name)}", hint)
         return index, self.space.attributes[index]
 
     def only(self, node: exp.Expr, *known: str) -> None:
@@ -300,16 +300,16 @@ class _Planner:
         exp = self.exp
         if isinstance(node, exp.Func):
             name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name()
-            return self.refused(node, f"the function {name} is not supported", "compare attributes with literals")
+            return self.refusal(node, f"the function {name} is not supported", "compare attributes with literals")
         if isinstance(node, exp.Literal):
-            return self.refused(node, "a literal is not a condition", "compare an attribute with it")
+            return self.refusal(node, "a literal is not a condition", "compare an attribute with it")
         if isinstance(node, exp.Column):
-            return self.refused(node, "an attribute does not belong here", "compare attributes with literals")
+            return self.refusal(node, "an attribute does not belong here", "compare attributes with literals")
         if isinstance(node, exp.Neg | exp.Binary) and not isinstance(node, exp.Connector | exp.Predicate):
-            return self.refused(node, "arithmetic is not supported", "write the value")
+            return self.refusal(node, "arithmetic is not supported", "write the value")
         if isinstance(node, exp.Connector | exp.Predicate | exp.Not):
-            return self.refused(node, "a condition does not belong here", "compare attributes with literals")
-        return self.refused(node, f"{type(node).__name__} is not supported")
+            return self.refusal(node, "a condition does not belong here", "compare attributes with literals")
+        return self.refusal(node, f"{type(node).__name__} is not supported")
 
     def start(self, node: exp.Expr) -> int:
         """Where a node begins in the rewritten text: sqlglot knows the places of names and literals."""
@@ -320,7 +320,7 @@ class _Planner:
         found = re.compile(rf"\b{word}\b").search(self.clean.text, self.start(node))
         return self.clean.offset(found.start() if found else self.start(node))
 
-    def refused(self, node: exp.Expr, rule: str, hint: str = "") -> ClauseError:
+    def refusal(self, node: exp.Expr, rule: str, hint: str = "") -> ClauseError:
         start = self.start(node)
         return at(self.clause, self.clean.offset(start), rule, hint)
 

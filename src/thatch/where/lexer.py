@@ -66,12 +66,12 @@ _STRETCH = re.compile(f"[^'\"`0-9]{{{STRETCH_MAX}}}")
 MARK = "\0"  # in a shape, followed by the kind of the literal that stood there
 
 
-class Scan(NamedTuple):
+class ScannedClause(NamedTuple):
     shape: str
     literals: list[Literal | Members]  # an IN list of literals is one entry
 
 
-def scan(text: str, zone: ZoneInfo) -> Scan:
+def scan(text: str, zone: ZoneInfo) -> ScannedClause:
     """The shape and the literals of a clause.
 
     >>> scan("price < 20 AND symbol IN ('A', 'B')", ZoneInfo("UTC")).shape
@@ -122,7 +122,7 @@ def scan(text: str, zone: ZoneInfo) -> Scan:
     shape = "".join(pieces)
     if shape.count(MARK) != len(literals):
         raise at(text, text.find(MARK), "the clause holds a NUL character outside a string")
-    return Scan(shape, literals)
+    return ScannedClause(shape, literals)
 
 
 def _members(token: str, zone: ZoneInfo) -> Members:

@@ -41,7 +41,7 @@ class BadLiteral(Exception):
         self.rule = rule
 
 
-class Plan:
+class ClausePlan:
     """A node of a plan: which points, given the literals?"""
 
     def terms(self, literals: Literals, terms_max: int) -> list[Term]:
@@ -61,10 +61,10 @@ def _common(indices: list[int | None]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class And(Plan):
+class And(ClausePlan):
     """AND. Parts on one attribute are intersected before they become terms."""
 
-    parts: tuple[Plan, ...]
+    parts: tuple[ClausePlan, ...]
     space: Space
 
     def terms(self, literals: Literals, terms_max: int) -> list[Term]:
@@ -103,10 +103,10 @@ class And(Plan):
 
 
 @dataclass(frozen=True, slots=True)
-class Or(Plan):
+class Or(ClausePlan):
     """OR. Parts on one attribute are united before they become terms."""
 
-    parts: tuple[Plan, ...]
+    parts: tuple[ClausePlan, ...]
     space: Space
 
     def terms(self, literals: Literals, terms_max: int) -> list[Term]:
@@ -147,7 +147,7 @@ class Or(Plan):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant(Plan):
+class Constant(ClausePlan):
     holds: bool
 
     def terms(self, literals: Literals, terms_max: int) -> list[Term]:
@@ -155,7 +155,7 @@ class Constant(Plan):
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantComparison(Plan):
+class ConstantComparison(ClausePlan):
     """Two literals beside each other."""
 
     left: Operand
@@ -172,7 +172,7 @@ class ConstantComparison(Plan):
 
 
 @dataclass(frozen=True, slots=True)
-class Within(Plan):
+class Within(ClausePlan):
     """A ball. Only ever positive: what is outside a ball is no term."""
 
     radius: Operand
@@ -220,7 +220,7 @@ class Operand:
         return negated(literal) if self.negative else literal
 
 
-class Atom(Plan):
+class Atom(ClausePlan):
     """A condition on one attribute. `positive` asks where it is TRUE, else where it is FALSE."""
 
     __slots__ = ("attribute", "index", "positive")

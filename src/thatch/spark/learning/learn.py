@@ -28,13 +28,13 @@ from thatch.space.attribute import Attribute
 from thatch.space.axis import Coordinates, StringAxis
 from thatch.space.space import Space
 from thatch.spark.encoded import source_of, with_cuts
-from thatch.spark.failures import told
+from thatch.spark.failures import translated_errors
 from thatch.spark.learning.places import places
 from thatch.spark.learning.similar import alike, phi
 from thatch.spark.matching.match import Job
 from thatch.spark.reducing.decide import SampleBoxes, sample_of
 from thatch.spark.reducing.merged import counted_events, sampled_events
-from thatch.spark.tables import ID, Subscriptions, check_time_zone, session_of
+from thatch.spark.tables import ID, SubscriptionFrame, check_time_zone, session_of
 
 EVENTS = 10_000  # of the sample
 BOXES = 10_000  # subscriptions of the sample
@@ -62,7 +62,7 @@ class Learned:
     @cached_property
     def phi(self) -> DataFrame:
         """`id`, `events`, `root`, `phi`; of the sample. Who covers whom is found out when somebody looks at it."""
-        with told():
+        with translated_errors():
             return self.find_phi()
 
     def page(self) -> str:
@@ -110,9 +110,9 @@ def learn(
         raise CallerError(f"cells is a number of at least 2, not {shown(cells)}")
     session = session_of(subscriptions)
     check_time_zone(session, space)
-    known = Subscriptions.of(subscriptions, space)
+    known = SubscriptionFrame.of(subscriptions, space)
     skip = on_error == "skip"
-    with told():
+    with translated_errors():
         source, frame = source_of(known, skip)
         numbered = with_cuts(source, frame)
         own = numbered.new_space()  # with the labels of all strings that subscriptions mention
@@ -131,7 +131,7 @@ def learn(
         matches = matches.na.fill(0, ["matches"]).withColumn("share", F.col("matches") / F.lit(max(total, 1)))
         numbers = table.append_column("__event", pa.array(np.arange(len(table))))
         sample = session.createDataFrame(numbers)
-        pairs = job.beside(sample).result().selectExpr("__event AS event", f"{ID} AS id").localCheckpoint()
+        pairs = job.for_events(sample).result().selectExpr("__event AS event", f"{ID} AS id").localCheckpoint()
         best = [row["attribute"] for row in order]
         wanted = set(pairs.select("event").distinct().toArrow().column(0).to_pylist())
         unwanted = np.array([number not in wanted for number in range(len(points))], np.bool_)

@@ -4,7 +4,7 @@ A key is up to three attributes, each divided into cells. An event has one cell 
 that its box touches, and is written once for each. So an event and a subscription that wants it share a cell, each pair
 once, because an event is in one cell only.
 
-Subscriptions bound different attributes and differ in width, so there may be several keys: a subscription takes the
+SubscriptionFrame bound different attributes and differ in width, so there may be several keys: a subscription takes the
 one of which it touches the fewest cells. What would touch too many of any has the empty key, with a single cell: it is
 compared with every event.
 
@@ -55,7 +55,7 @@ def hashes(values: str) -> str:
     return f"transform({values}, __thatch_value -> {hashed('__thatch_value')})"
 
 
-class Grid(msgspec.Struct, frozen=True):
+class AxisGrid(msgspec.Struct, frozen=True):
     """The cells of one attribute: between each two knots, so many; or hashes, if there are no knots."""
 
     attribute: int
@@ -94,7 +94,7 @@ class Grid(msgspec.Struct, frozen=True):
         return np.where((places >= self.knots[-1]) | np.isnan(places), self.size - 1, cells)
 
 
-Key = tuple[Grid, ...]
+Key = tuple[AxisGrid, ...]
 
 
 def code(key: str, cells: Sequence[str]) -> str:

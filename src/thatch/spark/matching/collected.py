@@ -18,7 +18,7 @@ from thatch.space.axis import EnumAxis
 from thatch.space.space import Space
 from thatch.spark.clauses import PackClauses, Wrong, unpacked, within_enum, wrong_clauses
 from thatch.spark.matching.files import plain_scan, read_all
-from thatch.spark.tables import Subscriptions
+from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 
 
@@ -29,15 +29,15 @@ class Collected:
     wrong: list[Wrong]  # clauses that were left out
 
 
-def collected(subscriptions: Subscriptions, skip: bool) -> Collected:
+def collected(subscriptions: SubscriptionFrame, skip: bool) -> Collected:
     """Clauses are parsed on the executors; here they are put together. With `skip`, wrong ones are left out."""
     space = Space.from_json(subscriptions.space.to_json())  # strings are labelled here, not in the caller's space
     found = _bounds(subscriptions, space) if subscriptions.where is None else _clauses(subscriptions, space, skip)
-    _refuse_bad(found.ids)
+    _check_ids(found.ids)
     return found
 
 
-def _clauses(subscriptions: Subscriptions, space: Space, skip: bool) -> Collected:
+def _clauses(subscriptions: SubscriptionFrame, space: Space, skip: bool) -> Collected:
     assert subscriptions.where is not None
     clauses = subscriptions.frame.select(name_sql(subscriptions.id), name_sql(subscriptions.where))
     rows = clauses.mapInArrow(PackClauses(space), PackClauses.schema).toArrow()
@@ -50,7 +50,7 @@ def _clauses(subscriptions: Subscriptions, space: Space, skip: bool) -> Collecte
     return Collected(matcher.view(), pa.concat_arrays([nothing, *ids]), wrong)
 
 
-def _bounds(subscriptions: Subscriptions, space: Space) -> Collected:
+def _bounds(subscriptions: SubscriptionFrame, space: Space) -> Collected:
     columns = [subscriptions.id, *subscriptions.low.values(), *subscriptions.high.values()]
     frame = subscriptions.frame.select(*map(name_sql, columns))
     scan = plain_scan(frame)
@@ -84,14 +84,14 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return table.column(name).combine_chunks()
 
 
-def _refuse_bad(ids: pa.Array) -> None:
+def _check_ids(ids: pa.Array) -> None:
     if ids.null_count:
-        refuse_id(None)
+        raise_bad_id(None)
     if len(pc.unique(ids)) < len(ids):
-        refuse_id(next(each["values"].as_py() for each in pc.value_counts(ids) if each["counts"].as_py() > 1))
+        raise_bad_id(next(each["values"].as_py() for each in pc.value_counts(ids) if each["counts"].as_py() > 1))
 
 
-def refuse_id(id: Any) -> NoReturn:
+def raise_bad_id(id: Any) -> NoReturn:
     """No id, or one that there is twice."""
     if id is None:
         raise CallerError("a subscription has no id: the column 'id' holds NULL")

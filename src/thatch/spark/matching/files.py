@@ -35,14 +35,14 @@ class Piece(NamedTuple):
     stop: int
 
 
-class Scan(NamedTuple):
+class ParquetScan(NamedTuple):
     """A plain scan of Parquet files: every row of them, some of their columns."""
 
     paths: list[str]
     schema: StructType
 
 
-def plain_scan(events: DataFrame) -> Scan | None:
+def plain_scan(events: DataFrame) -> ParquetScan | None:
     """What a DataFrame scans, if that is all it does."""
     plan = events._jdf.queryExecution().optimizedPlan()
     if plan.nodeName() == "Project" and all(
@@ -61,7 +61,7 @@ def plain_scan(events: DataFrame) -> Scan | None:
     if any(key.lower() in CHANGING for key in _each(relation.options().keys())):
         return None
     paths = [_local(uri) for uri in events.inputFiles()]
-    return Scan(paths, events.schema) if all(paths) else None  # type: ignore[arg-type]
+    return ParquetScan(paths, events.schema) if all(paths) else None  # type: ignore[arg-type]
 
 
 def _each(sequence: Any) -> Iterator[Any]:
@@ -135,7 +135,7 @@ def read(piece: Piece, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
             yield as_spark(batch, wanted, piece.path)
 
 
-def read_all(scan: Scan) -> pa.Table:
+def read_all(scan: ParquetScan) -> pa.Table:
     """All rows of a scan."""
     wanted = to_arrow_schema(scan.schema, timezone="UTC")
     batches = [batch for path in scan.paths for batch in read(Piece(path, 0, os.path.getsize(path)), wanted)]
@@ -201,7 +201,7 @@ def _is_wider(given: pa.DataType, own: pa.DataType) -> bool:
 
 
 def match_files(
-    session: SparkSession, scan: Scan, shipped: Any, attributes: list[str], schema: StructType, skip: bool
+    session: SparkSession, scan: ParquetScan, shipped: Any, attributes: list[str], schema: StructType, skip: bool
 ) -> DataFrame:
     tasks = pieces(scan.paths, session.sparkContext.defaultParallelism)
     numbers = session.range(0, len(tasks), 1, len(tasks))

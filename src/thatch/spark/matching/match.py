@@ -22,16 +22,16 @@ from pyspark.sql.types import StructField, StructType
 from thatch.errors import CallerError, shown
 from thatch.space.space import Space
 from thatch.spark.clauses import ListWrong
-from thatch.spark.failures import told
+from thatch.spark.failures import translated_errors
 from thatch.spark.matching.arrow import match_arrow
 from thatch.spark.matching.cells import code_of, is_hashed
-from thatch.spark.matching.collected import collected, refuse_id
-from thatch.spark.matching.files import Scan, match_files, plain_scan
+from thatch.spark.matching.collected import collected, raise_bad_id
+from thatch.spark.matching.files import ParquetScan, match_files, plain_scan
 from thatch.spark.matching.native import CELLS, CHOSEN, keyed, match_native
 from thatch.spark.matching.planner import ChooseKeys, Native, sampled
 from thatch.spark.matching.shipped import ship
 from thatch.spark.matching.typed import constrained, spread, typed
-from thatch.spark.tables import ID, Subscriptions, check_time_zone, event_columns, fields, session_of, wrong_event
+from thatch.spark.tables import ID, SubscriptionFrame, check_time_zone, event_columns, fields, session_of, wrong_event
 from thatch.spark.text import name_sql
 
 STRATEGIES = ("auto", "native", "arrow", "files")
@@ -42,7 +42,7 @@ EVENTS_GUESSED = 1_000_000  # where Spark has no idea
 
 
 @dataclass
-class Plan:
+class MatchPlan:
     """How a match will be done."""
 
     strategy: str
@@ -94,7 +94,7 @@ def explain(
     strategy: str = "auto",
     on_error: str = "raise",
     broadcast_limit: int | None = None,
-) -> Plan:
+) -> MatchPlan:
     """Which strategy `match` would take and why, with what each would have to compare an event with. Looks at a sample
     of both tables."""
     return Job(events, subscriptions, space, strategy, on_error, broadcast_limit).plan()
@@ -103,7 +103,7 @@ def explain(
 def wrong_clauses(subscriptions: DataFrame, space: Space) -> DataFrame:
     """The subscriptions whose clause cannot be used: `id`, `where`, `line`, `column`, `error`."""
     check_time_zone(session_of(subscriptions), space)
-    known = Subscriptions.of(subscriptions, space)
+    known = SubscriptionFrame.of(subscriptions, space)
     if known.where is None:
         raise CallerError("these subscriptions have columns of bounds: there are no clauses to be wrong")
     clauses = subscriptions.select(F.col(name_sql(known.id)).alias("id"), F.col(name_sql(known.where)).alias("where"))
@@ -143,17 +143,17 @@ class Job:
         self.attributes = event_columns(self.events.schema, space)
         if subscriptions.isStreaming:
             raise CallerError("the subscriptions are a stream: match needs all of them, so read them as a table")
-        self.subscriptions = Subscriptions.of(subscriptions, space)
+        self.subscriptions = SubscriptionFrame.of(subscriptions, space)
         self.limit = broadcast_limit if broadcast_limit is not None else _limit(self.session)
         id_field = StructField(ID, self.subscriptions.id_type)
         self.schema = StructType([*self.events.schema.fields, id_field])
 
     def result(self) -> DataFrame:
-        with told():
+        with translated_errors():
             strategy, _ = self._choice()
             return self._joined() if strategy == "native" else self._indexed(strategy)
 
-    def beside(self, events: DataFrame) -> Job:
+    def for_events(self, events: DataFrame) -> Job:
         """The same subscriptions with other events: an index that was made is used again."""
         other = Job(
             events, self.subscriptions.frame, self.space, self.asked, "skip" if self.skip else "raise", self.limit
@@ -175,11 +175,11 @@ class Job:
             return match_files(self.session, self.scan, index, self.attributes, self.schema, self.skip)
         return match_arrow(self.events, index, self.attributes, self.schema, self.skip)
 
-    def plan(self, estimate: bool = True) -> Plan:
+    def plan(self, estimate: bool = True) -> MatchPlan:
         """`estimate`: even where the choice needs none."""
-        with told():
+        with translated_errors():
             strategy, reason = self._choice()
-            plan = Plan(strategy, reason, self.count, self.count * self.bytes_each, self.limit)
+            plan = MatchPlan(strategy, reason, self.count, self.count * self.bytes_each, self.limit)
             if estimate and not self.events.isStreaming:
                 native = self.native
                 plan.estimates = {"native": native.candidates, "arrow": native.matches}
@@ -220,10 +220,10 @@ class Job:
         if arrow < SAMPLING:
             return "arrow", f"about {events:,.0f} events: a sample would cost more than it could spare"
         native = self.native
-        beside = f"{native.candidates:,.1f} candidates per event in a join, about {native.matches:,.1f} in the index"
+        compared = f"{native.candidates:,.1f} candidates per event in a join, about {native.matches:,.1f} in the index"
         if native.cost < arrow + self.count * ARROW_SUBSCRIPTION:
-            return "native", f"{beside}: comparing them costs less than the way to Python"
-        return "arrow", f"{beside}: comparing them costs more than the way to Python"
+            return "native", f"{compared}: comparing them costs less than the way to Python"
+        return "arrow", f"{compared}: comparing them costs more than the way to Python"
 
     @cached_property
     def too_many(self) -> bool:
@@ -242,7 +242,7 @@ class Job:
         return 16 * len(self.space) + INDEX_BYTES
 
     @cached_property
-    def scan(self) -> Scan | None:
+    def scan(self) -> ParquetScan | None:
         return None if self.events.isStreaming else plain_scan(self.events)
 
     @cached_property
@@ -261,7 +261,7 @@ class Job:
         id = F.col(name_sql(known.id)).alias("id")
         bad = known.frame.groupBy(id).count().where("count > 1 OR id IS NULL").limit(1).collect()
         if bad:
-            refuse_id(bad[0]["id"])
+            raise_bad_id(bad[0]["id"])
         if self.skip and known.where is not None:
             _warn(wrong_clauses(known.frame, self.space).count())
         native = self.native

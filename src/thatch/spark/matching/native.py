@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thatch.space.space import Space
-from thatch.spark.matching.cells import CELLS_MAX, VALUES_MAX, Grid, Key, code, hashed, hashes, position
+from thatch.spark.matching.cells import CELLS_MAX, VALUES_MAX, AxisGrid, Key, code, hashed, hashes, position
 from thatch.spark.matching.typed import (
     constrained,
-    high,
-    low,
+    high_column,
+    low_column,
     null,
     spread,
     typed,
@@ -29,22 +29,22 @@ from thatch.spark.matching.typed import (
     within_bounds,
     within_terms,
 )
-from thatch.spark.tables import ID, Subscriptions, value_of, wrong_event
+from thatch.spark.tables import ID, SubscriptionFrame, value_of, wrong_event
 from thatch.spark.text import case_sql, column_sql
 
 TOO_MANY = 1 << 60  # cells
 CODE, SALT, CHOSEN, CELLS = "__thatch_code", "__thatch_salt", "__thatch_key", "__thatch_cells"
 
 
-def _grids(keys: Sequence[Key]) -> list[Grid]:
+def _grids(keys: Sequence[Key]) -> list[AxisGrid]:
     return list({grid.attribute: grid for key in keys for grid in key}.values())
 
 
-def _first(grid: Grid) -> str:
+def _first(grid: AxisGrid) -> str:
     return f"__thatch_first{grid.attribute}"
 
 
-def _count(grid: Grid) -> str:
+def _count(grid: AxisGrid) -> str:
     return f"__thatch_count{grid.attribute}"
 
 
@@ -56,7 +56,7 @@ def keyed(rows: DataFrame, keys: Sequence[Key], space: Space) -> DataFrame:
     for grid in _grids(keys):
         attribute = space.attributes[grid.attribute]
         if grid.knots:
-            first, last = (grid.cell(position(side(grid.attribute), attribute)) for side in (low, high))
+            first, last = (grid.cell(position(side(grid.attribute), attribute)) for side in (low_column, high_column))
             count = f"{last} - {first} + 1"
         else:
             first, count = "0L", f"CAST(size({values(grid.attribute)}) AS BIGINT)"
@@ -99,7 +99,7 @@ def written(rows: DataFrame, keys: Sequence[Key], space: Space, salts: Mapping[i
     return rows
 
 
-def _touched(grid: Grid) -> str:
+def _touched(grid: AxisGrid) -> str:
     """The cells of one attribute that a subscription touches."""
     if grid.knots:
         return f"sequence({_first(grid)}, {_first(grid)} + {_count(grid)} - 1)"
@@ -113,7 +113,7 @@ def _salt_count(salts: Mapping[int, int]) -> str:
 def match_native(
     events: DataFrame,
     attributes: Sequence[str],
-    subscriptions: Subscriptions,
+    subscriptions: SubscriptionFrame,
     keys: Sequence[Key],
     rest: bool,
     broadcast: bool,

@@ -23,7 +23,7 @@ from thatch.spark.matching.cells import (
     ATTRIBUTES_MAX,
     CELLS_MAX,
     HASHES,
-    Grid,
+    AxisGrid,
     Key,
     code_of,
     hashed,
@@ -31,8 +31,8 @@ from thatch.spark.matching.cells import (
     is_hashed,
     position,
 )
-from thatch.spark.matching.typed import constrained, high, low, null, typed, values
-from thatch.spark.tables import Subscriptions, value_of
+from thatch.spark.matching.typed import constrained, high_column, low_column, null, typed, values
+from thatch.spark.tables import SubscriptionFrame, value_of
 
 SAMPLE = 1024  # events, and subscriptions
 KEYS_MAX = 48
@@ -59,7 +59,7 @@ class Native(msgspec.Struct):
     hot: list[tuple[int, float]]  # codes that many events have, and their share
 
 
-def sampled(events: DataFrame, columns: Sequence[str], subscriptions: Subscriptions, skip: bool) -> DataFrame:
+def sampled(events: DataFrame, columns: Sequence[str], subscriptions: SubscriptionFrame, skip: bool) -> DataFrame:
     """Both samples in one DataFrame: a double for each value of an event, and for each bound of a subscription."""
     space, wanted = subscriptions.space, constrained(subscriptions)
     attributes = [space.attributes[index] for index in wanted]
@@ -75,8 +75,8 @@ def sampled(events: DataFrame, columns: Sequence[str], subscriptions: Subscripti
     lows, highs, nulls, lists = [], [], [], []
     for index, attribute in zip(wanted, attributes, strict=True):
         is_set = is_hashed(attribute)
-        lows.append("CAST(NULL AS DOUBLE)" if is_set else position(low(index), attribute))
-        highs.append("CAST(NULL AS DOUBLE)" if is_set else position(high(index), attribute))
+        lows.append("CAST(NULL AS DOUBLE)" if is_set else position(low_column(index), attribute))
+        highs.append("CAST(NULL AS DOUBLE)" if is_set else position(high_column(index), attribute))
         nulls.append(null(index))
         lists.append(hashes(values(index)) if is_set else "CAST(NULL AS array<bigint>)")
     boxes = rows.limit(SAMPLE).selectExpr(
@@ -154,7 +154,7 @@ class ChooseKeys:
 class Side(NamedTuple):
     """A grid of one attribute, and for each box:"""
 
-    grid: Grid
+    grid: AxisGrid
     suits: Any  # whether it may be used
     touched: Any  # how many cells it touches
     met: Any  # the share of events in them
@@ -212,7 +212,7 @@ class Samples:
                 if lists[place] is not None:
                     touched[box] = len(set(lists[place]))
                     shared[:, box] = np.isin(values, lists[place])
-            return Side(Grid(self.attributes[place]), (touched > 0) & ~null, touched, shared.mean(axis=0), shared)
+            return Side(AxisGrid(self.attributes[place]), (touched > 0) & ~null, touched, shared.mean(axis=0), shared)
         grid = grid_of(self.attributes[place], values, size)
         at, first, last = (grid.cells(each) for each in (values, self.low[:, place], self.high[:, place]))
         touched = (last - first + 1).astype(np.float64)
@@ -252,7 +252,7 @@ class Samples:
         return found
 
 
-def grid_of(attribute: int, values: Any, cells: int) -> Grid:
+def grid_of(attribute: int, values: Any, cells: int) -> AxisGrid:
     """Cells of equal width between quantiles of the events, so that a crowded part has more of them. The first and the
     last cell take what lies beyond."""
     seen = np.clip(values[~np.isnan(values)], -FARTHEST, FARTHEST)
@@ -267,4 +267,4 @@ def grid_of(attribute: int, values: Any, cells: int) -> Grid:
     if len(knots) < 2:
         knots = np.array([knots[0], np.nextafter(knots[0], np.inf)])
     pieces = len(knots) - 1
-    return Grid(attribute, tuple(knots.tolist()), (max(1, cells // pieces),) * pieces)
+    return AxisGrid(attribute, tuple(knots.tolist()), (max(1, cells // pieces),) * pieces)

@@ -29,15 +29,15 @@ from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
 from thatch.space.space import Space
 from thatch.spark.clauses import compiled, wrong_clauses
 from thatch.spark.matching.cells import VALUES_MAX, is_hashed
-from thatch.spark.tables import ID, Subscriptions, end_sql, fields, spark_type, value_of
+from thatch.spark.tables import ID, SubscriptionFrame, end_sql, fields, spark_type, value_of
 from thatch.spark.text import case_sql, column_sql, name_sql
 
 
-def low(index: int) -> str:
+def low_column(index: int) -> str:
     return f"__thatch_low{index}"
 
 
-def high(index: int) -> str:
+def high_column(index: int) -> str:
     return f"__thatch_high{index}"
 
 
@@ -67,7 +67,7 @@ def bounds_schema(space: Space) -> str:
     parts = []
     for index, attribute in enumerate(space.attributes):
         kind = spark_type(attribute)
-        parts += [f"{low(index)} {kind}", f"{high(index)} {kind}", f"{null(index)} boolean"]
+        parts += [f"{low_column(index)} {kind}", f"{high_column(index)} {kind}", f"{null(index)} boolean"]
         parts.append(f"{ranges(index)} array<struct<low: {kind}, high: {kind}>>")
         if is_hashed(attribute):
             parts.append(f"{values(index)} array<{kind}>")
@@ -79,7 +79,7 @@ def bounds_schema(space: Space) -> str:
     return ", ".join([*parts, f"{TERMS} array<struct<{', '.join(sides)}, {balls}>>"])
 
 
-def typed(subscriptions: Subscriptions, skip: bool) -> DataFrame:
+def typed(subscriptions: SubscriptionFrame, skip: bool) -> DataFrame:
     """The rows of all subscriptions. Those that no event can match may be missing."""
     frame, space = subscriptions.frame, subscriptions.space
     if subscriptions.where is not None:
@@ -101,7 +101,7 @@ def spread(rows: DataFrame, space: Space) -> DataFrame:
     columns = [ID]
     for index, attribute in enumerate(space.attributes):
         own = ranges(index)
-        for side, name in (("low", low(index)), ("high", high(index))):
+        for side, name in (("low", low_column(index)), ("high", high_column(index))):
             ranged = (f"{own} IS NOT NULL", f"{own}[{PLACE}].{side}")
             columns.append(f"{case_sql(ranged, otherwise=name)} AS {name}")
         columns.append(null(index))
@@ -112,12 +112,12 @@ def spread(rows: DataFrame, space: Space) -> DataFrame:
     return rows.selectExpr(*columns, TERMS)
 
 
-def constrained(subscriptions: Subscriptions) -> list[int]:
+def constrained(subscriptions: SubscriptionFrame) -> list[int]:
     """The attributes that rows have bounds of."""
     return subscriptions.bounded if subscriptions.where is None else list(range(len(subscriptions.space)))
 
 
-def _bounds(subscriptions: Subscriptions, index: int) -> list[str]:
+def _bounds(subscriptions: SubscriptionFrame, index: int) -> list[str]:
     """The columns of one attribute, from typed columns."""
     attribute = subscriptions.space.attributes[index]
     least, most = (
@@ -129,7 +129,7 @@ def _bounds(subscriptions: Subscriptions, index: int) -> list[str]:
     else:
         first, last = (end_sql(attribute, end) for end in (attribute.axis.first, attribute.axis.last))
         columns = [f"coalesce({least}, {first})", f"coalesce({most}, {last})"]
-    names = [low(index), high(index), null(index)]
+    names = [low_column(index), high_column(index), null(index)]
     columns.append(f"{least} IS NULL AND {most} IS NULL")
     if is_hashed(attribute):
         columns.append(case_sql((f"{least} = {most}", f"array({least})")))
@@ -139,7 +139,7 @@ def _bounds(subscriptions: Subscriptions, index: int) -> list[str]:
 
 def within_bounds(index: int, attribute: Attribute, value: str) -> str:
     """Whether an event's value lies within the box."""
-    inside = _between(attribute, value, low(index), high(index))
+    inside = _between(attribute, value, low_column(index), high_column(index))
     # Always true or false, never NULL: a filter would drop the row, which is right, but NOT and OR would not.
     return inside if attribute.null is None else f"coalesce({inside}, {null(index)})"
 
@@ -221,8 +221,8 @@ def _row(region: Region, space: Space) -> dict[str, Any]:
         everything = _ranges(Intervals.between(attribute.low, attribute.last), attribute)[0]
         if isinstance(attribute.axis, EnumAxis) and len(found) == len(attribute.axis.values):
             found = [("", None)]
-        row[low(index)] = found[0][0] if found else everything[0][0]
-        row[high(index)] = found[-1][1] if found else everything[-1][1]
+        row[low_column(index)] = found[0][0] if found else everything[0][0]
+        row[high_column(index)] = found[-1][1] if found else everything[-1][1]
         row[ranges(index)] = None
         if index == listed:
             row[ranges(index)] = [{"low": a, "high": b} for a, b in _ranges(sides[0], attribute)[0]]

@@ -1,4 +1,4 @@
-"""An audit of a table of rules: reduced on Spark, told in words (thatch/audit.py).
+"""An audit of a table of rules: reduced on Spark, described in words (reports/audit.py).
 
 The driver gets the rules that a claim is about, which are those that are redundant, that prove it or that are merged;
 not the others.
@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 
 from thatch.reports.audit import Audit, audited
 from thatch.space.space import Space
-from thatch.spark.failures import told
+from thatch.spark.failures import translated_errors
 from thatch.spark.matching.match import match
 from thatch.spark.reducing.loaded import regions_of
 from thatch.spark.reducing.merged import budget_of
 from thatch.spark.reducing.reduce import Reduction
-from thatch.spark.tables import ID, Subscriptions
+from thatch.spark.tables import ID, SubscriptionFrame
 from thatch.spark.text import name_sql
 
 
@@ -33,8 +33,8 @@ def audit(
     """Which rules are redundant and why, which could be merged (`merge` is the share that a merger may add; None: no
     mergers), and what it saves; with `events`, also how many matches less there are, and mergers are weighed by
     them."""
-    known = Subscriptions.of(subscriptions, space)
-    with told():
+    known = SubscriptionFrame.of(subscriptions, space)
+    with translated_errors():
         budget, reduction = budget_of(merge), Reduction(subscriptions, space, on_error, None)
         if budget is None:
             reduced = reduction.result().selectExpr("*", "CAST(NULL AS STRING) AS merger")
@@ -56,7 +56,7 @@ def audit(
     return audited(rules, clauses, regions, certificates, mergers, matches, count)
 
 
-def _clauses(claimed: DataFrame, known: Subscriptions, regions: dict[Any, Any]) -> dict[Any, str]:
+def _clauses(claimed: DataFrame, known: SubscriptionFrame, regions: dict[Any, Any]) -> dict[Any, str]:
     """As they were written; of bounds, what they say."""
     if known.where is None:
         return {id: region.to_sql() for id, region in regions.items()}

@@ -1,6 +1,6 @@
 """Is each subscription covered by those before it? Cell by cell, in workers; then what its cells say is put together.
 
-    Place     a subscription once for each cell that it meets (divide.py), cut at the border of the cell
+    CellPlace     a subscription once for each cell that it meets (divide.py), cut at the border of the cell
     Decide    all that meets a cell, broad ones first: each is covered there by those before it that are not, or not
     Unite     covered in all of its cells: passive, and its certificate has the names of all of them; else active
 
@@ -69,7 +69,7 @@ def sample_of(table: pa.Table, attributes: int) -> Sample:
     return Sample(low, high, owner, _chunk(table, "breadth").to_numpy(), table.column("id").to_pylist(), plain)
 
 
-class Place:
+class CellPlace:
     """In a worker: batches of subscriptions to rows, one for each cell that one meets."""
 
     def __init__(self, source: Source, division: Any, keys: list[int]) -> None:
@@ -110,18 +110,18 @@ def _placed(boxed: Boxed, space: Space, division: Division, keys: Any) -> pa.Rec
     nowhere = np.arange(count, len(rows))
     pairs, parts = np.concatenate((pairs, nowhere)), np.concatenate((parts, np.full(len(nowhere), NOWHERE)))
     boxes = packed_boxes(low, high, np.concatenate((held, np.zeros(len(empty), np.int64))))
-    told, taken = rows[pairs], pa.array(pairs)
+    row_of, taken = rows[pairs], pa.array(pairs)
     return pa.record_batch(
         {
             "task": pa.array(keys[np.where(parts == NOWHERE, 0, division.task[parts])], pa.int32()),
             "part": pa.array(parts, pa.int32()),
             "mute": pa.array(np.concatenate((mute, np.zeros(len(nowhere), np.bool_)))),
             "clips": pa.array(clips[pairs], pa.int32()),
-            "breadth": pa.array(breadths[told]),
-            "id": boxed.ids.take(pa.array(told)),
+            "breadth": pa.array(breadths[row_of]),
+            "id": boxed.ids.take(pa.array(row_of)),
             "boxes": boxes.take(taken),
             "region": regions.take(taken),
-            "whole": wholes.take(pa.array(told, mask=~has_whole[pairs])),
+            "whole": wholes.take(pa.array(row_of, mask=~has_whole[pairs])),
         }
     )
 
@@ -181,8 +181,8 @@ class Decide:
         held = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), boxes.take(named))
         whole = pc.if_else(pa.array(found.covered), rows["whole"], pa.scalar(None, pa.binary()))
         columns = [ids, rows["clips"], pa.array(found.covered), names, held, whole]
-        told = pa.record_batch(columns, names=["id", "clips", "covered", "names", "held", "whole"])
-        return told.filter(pc.invert(rows["mute"]))
+        decided = pa.record_batch(columns, names=["id", "clips", "covered", "names", "held", "whole"])
+        return decided.filter(pc.invert(rows["mute"]))
 
     def _asked(self, rows: dict[str, pa.Array], space: Space) -> Found:
         n = len(rows["id"])

@@ -7,7 +7,7 @@ several *parts*: what comes before the guard, and the guard, is in each of them,
 
     order   |--- before ---|guard|------------------- after -------------------|
     part 0  |--- before ---|guard|-- after --|
-    part 1  |--- before ---|guard|           |-- after --|           decided as in part 0, and not told again
+    part 1  |--- before ---|guard|           |-- after --|           decided as in part 0, and not reported again
 """
 
 from __future__ import annotations

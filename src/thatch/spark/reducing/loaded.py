@@ -15,8 +15,8 @@ from thatch.region.term import boxes_to_terms
 from thatch.space.space import Space
 from thatch.spark.clauses import PackClauses, unpacked, wrong_clauses
 from thatch.spark.encoded import source_of
-from thatch.spark.failures import told
-from thatch.spark.tables import Subscriptions
+from thatch.spark.failures import translated_errors
+from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 from thatch.table.table import SubscriptionTable
 
@@ -26,7 +26,7 @@ def load(
 ) -> SubscriptionTable:
     """The table of some subscriptions and what `reduce` said of them. Active ones come first, in the order of their
     ids. With `on_error="skip"`, `reduce` left out what is wrong, and so is it here."""
-    with told():
+    with translated_errors():
         proofs = certificates_of(reduced)
         regions = regions_of(subscriptions, space, proofs.keys())
     order = sorted(proofs, key=lambda id: (proofs[id] is not None, id))
@@ -40,7 +40,7 @@ def decisions(reduced: DataFrame, subscriptions: DataFrame) -> dict[str, Decisio
     ids = {name.lower(): name for name in subscriptions.columns}
     if "where" not in ids or subscriptions.schema[ids["id"]].dataType.typeName() != "string":
         raise CallerError("a broker knows subscriptions by clauses, under ids that are strings")
-    with told():
+    with translated_errors():
         proofs = certificates_of(reduced)
         rows = subscriptions.select(name_sql(ids["id"]), name_sql(ids["where"])).toArrow()
     pairs = zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True)
@@ -57,7 +57,7 @@ def certificates_of(reduced: DataFrame) -> dict[Any, tuple[Any, ...] | None]:
 def regions_of(subscriptions: DataFrame, space: Space, wanted: Any = None) -> dict[Any, Region]:
     """The regions of subscriptions, in this space; clauses are parsed by workers. `wanted`: ids, and a clause that is
     wrong is an error only if it is of one of these."""
-    known = Subscriptions.of(subscriptions, space)
+    known = SubscriptionFrame.of(subscriptions, space)
     if known.where is None:
         source, frame = source_of(known, skip=False)
         found: dict[Any, Region] = {}

@@ -138,8 +138,8 @@ class MergeCells:
                     if columns is not None:
                         measured[each.members[0]] = _measured(each, some, columns)
                     if measured.get(each.members[0], 0.0) <= self._budget:
-                        told = replace(each, added=_surely(each, some))
-                        found.update(dict.fromkeys(each.members, told))
+                        weighed = replace(each, added=_surely(each, some))
+                        found.update(dict.fromkeys(each.members, weighed))
         yield self._written(table, found, measured)
 
     def _written(self, table: pa.Table, found: dict[Any, Merger], measured: dict[Any, float]) -> pa.RecordBatch:

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from thatch.errors import CallerError, shown
 from thatch.space.space import Space
 from thatch.spark.encoded import Source, source_of, with_cuts
-from thatch.spark.failures import told
-from thatch.spark.matching.collected import refuse_id
-from thatch.spark.reducing.decide import Decide, Place, SampleBoxes, Unite, sample_of
+from thatch.spark.failures import translated_errors
+from thatch.spark.matching.collected import raise_bad_id
+from thatch.spark.reducing.decide import CellPlace, Decide, SampleBoxes, Unite, sample_of
 from thatch.spark.reducing.divide import Division, divided
 from thatch.spark.reducing.merged import (
     MergeCells,
@@ -27,7 +27,7 @@ from thatch.spark.reducing.merged import (
     packed_events,
     sampled_events,
 )
-from thatch.spark.tables import Subscriptions, check_time_zone, session_of
+from thatch.spark.tables import SubscriptionFrame, check_time_zone, session_of
 
 SAMPLE = 32_768  # subscriptions from which the cells are chosen
 
@@ -70,19 +70,19 @@ class Reduction:
         check_time_zone(self.session, space)
         if subscriptions.isStreaming:
             raise CallerError("the subscriptions are a stream: reduce needs all of them, so read them as a table")
-        self.subscriptions = Subscriptions.of(subscriptions, space)
+        self.subscriptions = SubscriptionFrame.of(subscriptions, space)
         self.space, self.skip, self.nodes_max = space, on_error == "skip", nodes_max
         self.source, self.frame = source_of(self.subscriptions, self.skip)
         self.id = self.subscriptions.id_type.simpleString()
 
     def result(self) -> DataFrame:
-        with told():
+        with translated_errors():
             return self.united(self.decided(self.placed()))
 
     def merged(self, budget: float, events: DataFrame | None) -> DataFrame:
         """The result, with mergers of those that are active."""
         context, id = self.session.sparkContext, self.subscriptions.id_type
-        with told():
+        with translated_errors():
             sample = None
             if events is not None:
                 some = sampled_events(events, counted_events(events), self.space, self.skip)
@@ -101,7 +101,7 @@ class Reduction:
         assert row is not None
         if row[2] or (row[1] or 0) > 1:
             bad = counted.where("count > 1 OR id IS NULL").orderBy(F.col("id").asc_nulls_first()).first()
-            refuse_id(None if bad is None else bad["id"])
+            raise_bad_id(None if bad is None else bad["id"])
         return int(row[0] or 0)
 
     @cached_property
@@ -122,8 +122,8 @@ class Reduction:
         """Each subscription once for each cell that it meets, in the task of the cell."""
         division = self.division
         shipped = self.session.sparkContext.broadcast(division)
-        place = Place(self.numbered, shipped, keys_of_tasks(division.tasks))
-        rows = self.frame.mapInArrow(place, Place.schema(self.id))
+        place = CellPlace(self.numbered, shipped, keys_of_tasks(division.tasks))
+        rows = self.frame.mapInArrow(place, CellPlace.schema(self.id))
         return rows.repartition(division.tasks, "task")
 
     def decided(self, placed: DataFrame) -> DataFrame:

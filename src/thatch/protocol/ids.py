@@ -1,0 +1,95 @@
+"""The grammar of names and ids.
+
+    B1                  a broker
+    ann                 a client
+    B1/ann/cheap        what the overlay calls the client's subscription or advertisement `cheap`: it lives at broker B1
+    ann@alerts          the durable subscription `alerts` of client ann: a client of its own inside the node
+    @http               a client inside the node that serves people without a name
+    B1/~B2/7            merger 7 that broker B1 sends to B2
+    ~B2~B1/ann/cheap    another region under the same id, which came over link B2
+    ann:15              an event, numbered by its publisher
+
+Names have no '/', '~' or ':', so that no id that a client chooses can look like one of the overlay's own.
+"""
+
+from __future__ import annotations
+
+from thatch.errors import CallerError, PeerError, shown
+
+SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
+ENTRY_NAMES = {SUBSCRIPTIONS: "subscription", ADVERTISEMENTS: "advertisement"}  # what a table holds, one of them
+INSIDE = "@"  # between a client and its durable subscription; a client that connects has it nowhere in its name
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a broker, a client or a durable subscription."""
+    if not name or any(each in name for each in "/~:"):
+        raise CallerError(f"the name of a broker or a client is a text without '/', '~' and ':', not {shown(name)}")
+
+
+def check_client_name(name: str) -> None:
+    """Refuse a client that connects under a name of the node's own."""
+    check_name(name)
+    if INSIDE in name:
+        raise PeerError(f"the name of a client has no {INSIDE!r}, unlike {shown(name)}")
+
+
+def overlay_id(broker: str, client: str, id: str) -> str:
+    """What the overlay calls a client's id."""
+    return f"{broker}/{client}/{id}"
+
+
+def client_id(id: str) -> str:
+    """What the client calls an id that the overlay knows.
+
+    >>> client_id(overlay_id("B1", "ann", "a/b"))
+    'a/b'
+    """
+    return id.split("/", 2)[2]
+
+
+def is_of_broker(id: str, broker: str) -> bool:
+    """Whether what an id stands for lives at a broker, also under an alias."""
+    return without_alias(id).startswith(f"{broker}/")
+
+
+def durable_name(client: str, id: str) -> str:
+    """The name of a durable subscription inside the node."""
+    return f"{client}{INSIDE}{id}"
+
+
+def split_durable_name(name: str) -> tuple[str, str]:
+    """The client and the id of a durable subscription."""
+    client, _, id = name.partition(INSIDE)
+    return client, id
+
+
+def inner_name(what: str) -> str:
+    """The name of a client that belongs to the node itself."""
+    return f"{INSIDE}{what}"
+
+
+def merger_prefix(broker: str, link: str) -> str:
+    """How the ids of the mergers begin that a broker sends over a link; the merger's key follows."""
+    return f"{broker}/~{link}/"
+
+
+def event_prefix(publisher: str) -> str:
+    """How the ids of a publisher's events begin; its own number follows."""
+    return f"{publisher}:"
+
+
+def alias(id: str, link: str = "") -> str:
+    """Another id for what an id stands for, which no client can have chosen."""
+    return f"~{link}~{id}"
+
+
+def without_alias(id: str) -> str:
+    """The id that an alias stands for.
+
+    >>> without_alias(alias(alias("B1/ann/cheap", "B2"), "/1"))
+    'B1/ann/cheap'
+    """
+    while id.startswith("~"):
+        id = id.split("~", 2)[-1]
+    return id
