@@ -37,7 +37,7 @@ $(READY): pyproject.toml constraints.txt
 	@scripts/check-tools "$(PYTHON)"
 	@echo "Setting up $(VENV): about 800 MB, some minutes the first time"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,dev,bench,demo,sim,fast]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev,bench,demo]'
 	@touch $@
 
 clean:

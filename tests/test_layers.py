@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from pathlib import Path
 
 import pytest
 from architecture import PICTURE, SOURCE, Layout, picture
+
+KERNELS = {"kernel", "borrowing", "inlined", "inner"}
 
 
 def test_imports_follow_the_reading_order() -> None:
@@ -77,3 +80,15 @@ def test_only_the_space_compares_string_codes() -> None:
     for path in SOURCE.rglob("*.py"):
         if path.parent.name != "space":
             assert "string_codes is" not in path.read_text().replace("string_codes is None", ""), path
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_and_functions_are_short(path: Path) -> None:
+    """A file over 600 lines says why at its head; only kernels are over 70."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert text.count("\n") <= 600 or "Longer than 600 lines" in (ast.get_docstring(tree) or ""), path
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            kernel = any(isinstance(each, ast.Name) and each.id in KERNELS for each in node.decorator_list)
+            assert kernel or node.end_lineno - node.lineno < 70, f"{path}:{node.lineno}: {node.name}"

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from thatch.broker import Client
+from thatch.broker import ClientState
 from thatch.client.client import connect
 from thatch.errors import CallerError, PeerError, StoreError, Unavailable
 from thatch.node.config import Config, Flow, Listen, Timing
@@ -285,7 +285,7 @@ def test_a_slow_client_is_told_what_it_lost(tmp_path: Path) -> None:
             got = await slow.subscribe("price < 20")
             await slow.close()
             async with session.ws_connect(f"{url(node)}/connect") as socket, await connect(url(node)) as bob:
-                silent = Client("slow", node.driver.broker.space)
+                silent = ClientState("slow", node.driver.broker.space)
                 silent.connect("home", 5)
                 silent.subscribe("home", "s", "price < 20")
                 await socket.send_bytes(wire.frame([encode(each.message) for each in silent.connect("home", 6)]))

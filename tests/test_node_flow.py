@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 
 from node_process import BrokerProcess, is_soak
-from thatch.broker import Client
+from thatch.broker import ClientState
 from thatch.client.client import AsyncClient, connect
 from thatch.client.subscription import AsyncSubscription
 from thatch.protocol import wire
@@ -29,7 +29,7 @@ class Silent:
     """A client that subscribes and then does not read."""
 
     def __init__(self, space: Space) -> None:
-        self.client = Client("stalled", space)
+        self.client = ClientState("stalled", space)
         self.frames = wire.Frames(space, wire.FromNode)
 
     async def connect(self, url: str, session: aiohttp.ClientSession) -> None:

@@ -29,38 +29,78 @@ from typing import TYPE_CHECKING, Any
 from thatch.errors import (
     CallerError,
     ClauseError,
+    ConfigError,
+    EmptyRegionWarning,
     EventError,
+    PeerError,
+    SnapshotError,
     SpaceError,
+    StoreError,
     ThatchError,
+    TooManyBoxes,
     TooManyTerms,
+    Unavailable,
     UnknownSubscription,
 )
 from thatch.region.region import Region
 from thatch.space.space import Space
 
 if TYPE_CHECKING:
-    from thatch.cover import covers
-    from thatch.table.table import SubscriptionTable
+    from thatch.cover.active_set import Change
+    from thatch.cover.covers import covers
+    from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict
+    from thatch.table.explain import Explanation, Failure
+    from thatch.table.table import RegionMatch, Subscription, SubscriptionTable
 
 __version__ = "0.1.0"
 __all__ = [
     "CallerError",
+    "Change",
     "ClauseError",
+    "ConfigError",
+    "Covered",
+    "EmptyRegionWarning",
     "EventError",
+    "Explanation",
+    "Failure",
+    "Likely",
+    "PeerError",
     "Region",
+    "RegionMatch",
+    "SnapshotError",
     "Space",
     "SpaceError",
+    "StoreError",
+    "Subscription",
     "SubscriptionTable",
     "ThatchError",
+    "TooManyBoxes",
     "TooManyTerms",
+    "Unavailable",
+    "Uncovered",
     "UnknownSubscription",
+    "Unproven",
+    "Verdict",
     "covers",
 ]
-_LATER = {"covers": "thatch.cover", "SubscriptionTable": "thatch.table.table"}
+_MODULES = {
+    "Change": "cover.active_set",
+    "Covered": "cover.verdict",
+    "Explanation": "table.explain",
+    "Failure": "table.explain",
+    "Likely": "cover.verdict",
+    "RegionMatch": "table.table",
+    "Subscription": "table.table",
+    "SubscriptionTable": "table.table",
+    "Uncovered": "cover.verdict",
+    "Unproven": "cover.verdict",
+    "Verdict": "cover.verdict",
+    "covers": "cover.covers",
+}
 
 
 def __getattr__(name: str) -> Any:
     """What loads the compiler is loaded when it is first asked for."""
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(f"thatch.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'thatch' has no attribute {name!r}")

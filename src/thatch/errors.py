@@ -54,7 +54,7 @@ class ClauseError(CallerError):
         return type(self), (self.rule, self.line, self.column, self.hint)
 
     def within(self, place: str) -> ClauseError:
-        """The same error, told with the place of the clause."""
+        """The same error, with the place of the clause."""
         error = copy(self)
         error.args = (f"{place}: {self}",)
         return error
@@ -90,15 +90,15 @@ class UnknownSubscription(CallerError, KeyError):
 
 
 class PeerError(ThatchError):
-    """A neighbour or a client broke the protocol: it is told so, and hung up on."""
+    """A neighbour or a client broke the protocol: it gets the reason, and is hung up on."""
 
 
 class SnapshotError(CallerError):
     """A file is not a snapshot of a table, or is damaged."""
 
 
-class StoreError(CallerError):
-    """A file is not the store of this broker, or is damaged."""
+class StoreError(ThatchError):
+    """The store of a broker cannot be used: it belongs to another broker, is damaged, or its disk fails."""
 
 
 class ConfigError(CallerError):

@@ -18,20 +18,47 @@ In reading order:
     client_state  a client: what it wants at one broker, or at two while it moves
 """
 
-from thatch.broker.broker import Broker
-from thatch.broker.cells import Cells
-from thatch.broker.client_state import Client
-from thatch.broker.dryrun import Plan, plan_policy, plan_subscription, plan_unsubscription
-from thatch.broker.policy import Policy, Settings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from thatch.broker.broker import Broker
+    from thatch.broker.cells import Cells
+    from thatch.broker.client_state import ClientState
+    from thatch.broker.dryrun import Plan, plan_policy, plan_subscription, plan_unsubscription
+    from thatch.broker.inspect import why_forwarded, why_sent
+    from thatch.broker.policy import Policy, Settings
 
 __all__ = [
     "Broker",
     "Cells",
-    "Client",
+    "ClientState",
     "Plan",
     "Policy",
     "Settings",
     "plan_policy",
     "plan_subscription",
     "plan_unsubscription",
+    "why_forwarded",
+    "why_sent",
 ]
+_MODULES = {
+    "Broker": "broker",
+    "Cells": "cells",
+    "ClientState": "client_state",
+    "Plan": "dryrun",
+    "Policy": "policy",
+    "Settings": "policy",
+    "plan_policy": "dryrun",
+    "plan_subscription": "dryrun",
+    "plan_unsubscription": "dryrun",
+    "why_forwarded": "inspect",
+    "why_sent": "inspect",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when it is first asked for: a client needs its own state, and neither the broker nor the compiler."""
+    if name in _MODULES:
+        return getattr(import_module(f"thatch.broker.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'thatch.broker' has no attribute {name!r}")

@@ -8,6 +8,9 @@ or the node) delivers what comes over each link in order, and runs the effects i
 
 A wrong message of a client is refused before anything changes. A wrong message of a neighbour is its fault: it gets the
 reason, and the link is closed.
+
+Longer than 600 lines, because every message that a broker takes is handled here, next to the others that it must agree
+with about order and records.
 """
 
 from __future__ import annotations

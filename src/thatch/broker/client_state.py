@@ -100,7 +100,7 @@ class RecentIds:
         return True
 
 
-class Client:
+class ClientState:
     def __init__(self, name: str, space: Space) -> None:
         check_name(name)
         self.name, self.space = name, space

@@ -2,22 +2,30 @@
 
 In reading order:
 
-    tabular           rows as text
-    arguments         what several commands take: a space, clauses with their places
-    session           a Spark session for a command: found, or started quietly
-    inputs            files of events and subscriptions as DataFrames; what is malformed is an error, never NULL
-    outputs           folders that Spark writes
-    failures          what is wrong with files, with the place of each mistake
-    match             `thatch match`
-    rules             `thatch reduce`, `thatch learn`, `thatch audit`
-    rules_text        what `reduce`, `learn` and `audit` print
-    on_spark          the options of the commands on Spark
-    simulate          `thatch simulate`
-    plan              `thatch plan`
-    on_overlay        the options of the commands on simulated overlays
-    broker            `thatch broker`, `thatch subscribe`, `thatch publish`
-    demo_earthquakes  `thatch demo --earthquakes`
-    demo_flights      `thatch demo`: flights on Spark
-    demo_network      `thatch demo --network`: three brokers
-    main              the command line
+    tabular            rows as text
+    arguments          what several commands take: a space, clauses with their places; exit statuses
+    spark_jobs         what the commands do on Spark
+    spark_arguments    what the commands on Spark take
+    match              `thatch match`
+    reduce             `thatch reduce`
+    learn              `thatch learn`
+    audit              `thatch audit`
+    validate           `thatch validate`
+    evidence           a verdict for programs and for people
+    covers             `thatch covers`
+    explain            `thatch explain`
+    overlay_arguments  what the commands on simulated overlays take
+    simulated          a scenario, its measurements, plots and summary
+    simulate           `thatch simulate`
+    planned            dry runs of clauses in files and of scenarios
+    plan               `thatch plan`
+    broker             `thatch broker`
+    client_arguments   what the commands take that are clients of a broker
+    subscribe          `thatch subscribe`
+    publish            `thatch publish`
+    demo_earthquakes   the demo in one process
+    demo_flights       the demo on Spark
+    demo_network       the demo with three brokers
+    demo               `thatch demo`
+    main               the command line
 """

@@ -11,10 +11,12 @@ from typing import Any, TextIO
 
 import msgspec
 
-from thatch.errors import CallerError
+from thatch.errors import CallerError, ClauseError
+from thatch.region.region import Region
 from thatch.space.space import Space
 
 OK, NO, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit statuses
+THE_CLAUSE = "the clause"  # its place in messages, like `clause 1` and `file:7`
 
 
 def add_space(command: argparse.ArgumentParser) -> None:
@@ -32,6 +34,10 @@ def add_files(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="clauses, one a line, # starts a comment line; - is stdin",
     )
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def space_of(text: str, time_zone: str | None) -> Space:
@@ -94,3 +100,11 @@ def as_text(value: Any) -> str:
 
 def shown_value(value: Any) -> str:
     return "NULL" if value is None else str(value)
+
+
+def compiled(place: str, clause: str, space: Space) -> Region:
+    """The region of a clause; an error names its place."""
+    try:
+        return space.where(clause)
+    except ClauseError as error:
+        raise CallerError(f"{place}: {error}") from None

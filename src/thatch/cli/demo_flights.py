@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from thatch.cli.session import check_spark_is_there, progress, spark_session
+from thatch.cli.spark_jobs.session import check_spark_is_there, progress, spark_session
 from thatch.cli.tabular import table
 from thatch.errors import CallerError
 from thatch.space.space import Space

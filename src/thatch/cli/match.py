@@ -1,171 +1,111 @@
-"""`thatch match`: files of events, files of subscriptions, and the pairs in files again or on the terminal."""
+"""`thatch match`: files of events against subscriptions."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from thatch.cli.arguments import NO, OK, add_json, add_space, as_text, shown_value
+from thatch.cli.spark_arguments import add_running, add_where, on_spark, request_fields, seconds_text
+from thatch.cli.tabular import counted, table
+from thatch.space.json_values import readable
 
-from thatch.cli.failures import check_readable, translated_failures, wrong
-from thatch.cli.inputs import Events, Format, SubscriptionFiles, read_subscriptions
-from thatch.cli.outputs import Output, output_kind
-from thatch.cli.session import progress
-from thatch.space.space import Space
-from thatch.spark import MatchPlan
-from thatch.spark.matching.match import Job
-from thatch.spark.text import name_sql
-
-SHOWN = 10  # matches, where there is no output
+CELL_SHOWN = 40  # characters of a value in a table
 
 
-@dataclass(frozen=True)
-class MatchRequest:
-    """What is to be matched, and how."""
-
-    events: Sequence[str]
-    space: Space
-    clauses: Sequence[tuple[str, str]] = ()  # id and text
-    tables: Sequence[str] = ()
-    reading: Format = field(default_factory=Format)
-    strategy: str = "auto"
-    skip: bool = False
-    output: str | None = None
-    writing: str | None = None  # the kind of the output; None: by its name, or Parquet
-    skipped: str | None = None
-    overwrite: bool = False
-
-    @property
-    def output_kind(self) -> str:
-        return self.writing or output_kind(self.output)
-
-    @property
-    def skipped_path(self) -> str:
-        """Where rows go that are left out: beside the output."""
-        return self.skipped or (f"{self.output.rstrip('/')}.skipped" if self.output else "thatch-skipped")
-
-    @property
-    def skipped_kind(self) -> str:
-        return self.output_kind if self.output or self.writing else "json"
-
-
-def explained(session: SparkSession, request: MatchRequest) -> MatchPlan:
-    """The plan, and nothing done."""
-    with translated_failures(None, None, request.space):
-        events, subscriptions = _inputs(session, request)
-        with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
-            return _job(events, subscriptions, request).plan()
-
-
-def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
-    """Match; what the summary says."""
-    start = time.perf_counter()
-    with translated_failures(None, None, request.space):
-        events, subscriptions = _inputs(session, request)
-        outputs = _outputs(session, request)
-        for each in outputs.values():
-            each.check_keeps_inputs([*events.read.inputFiles(), *subscriptions.frame.inputFiles()])
-    with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
-        job = _job(events, subscriptions, request)
-        plan = job.plan(estimate=False)
-        skipped, unread = _skip_clauses(subscriptions, request.space, outputs["clauses"]) if request.skip else (0, 0)
-        matches, first = _matched(job.result(), outputs.get("matches"))
-        total, bad = _skip_events(events, outputs["events"]) if request.skip else (events.read.count(), 0)
-    result: dict[str, Any] = {
-        "events": total,
-        "subscriptions": plan.subscriptions + unread,
-        "matches": matches,
-        "skipped": {"events": bad, "clauses": skipped},
-        "seconds": time.perf_counter() - start,
-        "strategy": plan.strategy,
-        "reason": plan.reason,
-    }
-    if bad or skipped:
-        result["skipped"]["path"] = request.skipped_path
-    if request.output:
-        result["output"] = request.output
-    else:
-        result["first"] = first
-    return result
-
-
-def _inputs(session: SparkSession, request: MatchRequest) -> tuple[Events, SubscriptionFiles]:
-    events = Events(session, request.events, request.space, request.reading)
-    tables = request.tables
-    return events, read_subscriptions(session, request.clauses, tables, request.space, request.reading)
-
-
-def _outputs(session: SparkSession, request: MatchRequest) -> dict[str, Output]:
-    places = {"matches": (request.output, request.output_kind)} if request.output else {}
-    if request.skip:
-        folder = request.skipped_path.rstrip("/")
-        places |= {name: (f"{folder}/{name}", request.skipped_kind) for name in ("events", "clauses")}
-    return {name: Output(session, path, kind, request.overwrite) for name, (path, kind) in places.items()}
-
-
-def _job(events: Events, subscriptions: SubscriptionFiles, request: MatchRequest) -> Job:
-    if not request.skip:
-        check_readable(subscriptions)
-    on_error = "skip" if request.skip else "raise"
-    return Job(
-        events.usable(request.skip),
-        subscriptions.frame,
-        request.space,
-        request.strategy,
-        on_error,
-        broadcast_limit=None,
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "match",
+        help="match files of events against subscriptions, on Spark",
+        description="Match files of events against subscriptions on Spark: every event with the id of every "
+        "subscription that wants it, in the column subscription_id. Exit status 1 if there is no match.",
+        epilog="example: thatch match trades.parquet --space 'price double, symbol string' --where alerts.txt "
+        "--output matches.parquet",
     )
+    _add_arguments(command)
+    add_json(command)
+    command.set_defaults(run=run)
 
 
-def _matched(matches: DataFrame, output: Output | None) -> tuple[int, list[dict[str, Any]]]:
-    """How many there are, and without an output the first of them: one pass."""
-    count = Observation()
-    if output is not None:
-        output.write(matches.observe(count, F.count(F.lit(1)).alias("matches")))
-        return count.get.get("matches", 0), []
-    # The number of a row within its partition: the first of each partition come to the driver, all are counted.
-    numbered = matches.select(
-        *[_plain(matches, name) for name in matches.columns], F.monotonically_increasing_id().alias("__row")
+def _add_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "events",
+        nargs="+",
+        metavar="EVENTS",
+        help="Parquet, CSV (with a header) or JSON (an object a line): files, folders or globs",
     )
-    observed = numbered.observe(count, F.count(F.lit(1)).alias("matches"))
-    rows = observed.where(F.col("__row").bitwiseAND(F.lit((1 << 33) - 1)) < SHOWN).drop("__row").collect()
-    return count.get.get("matches", 0), [row.asDict() for row in rows[:SHOWN]]
+    add_space(command)
+    add_where(command)
+    writing = command.add_argument_group("writing")
+    writing.add_argument("--output", metavar="PATH", help="a folder for the matches; without it, the first are printed")
+    writing.add_argument(
+        "--format", choices=("parquet", "csv", "json"), help="of the output (default: by its name, or Parquet)"
+    )
+    writing.add_argument("--overwrite", action="store_true", help="replace outputs that exist")
+    errors = command.add_argument_group("errors")
+    errors.add_argument(
+        "--on-error",
+        choices=("fail", "skip"),
+        default="fail",
+        help="what to do with wrong clauses and with events that have a bad value: fail (default), or leave them out "
+        "and write them to --skipped",
+    )
+    errors.add_argument(
+        "--skipped",
+        metavar="PATH",
+        help="a folder for what is left out, in `events` and `clauses` (default: OUTPUT.skipped, or thatch-skipped)",
+    )
+    running = add_running(command)
+    running.add_argument(
+        "--strategy", choices=("auto", "native", "arrow", "files"), default="auto", help="default: auto, see --explain"
+    )
+    running.add_argument("--explain", action="store_true", help="say which strategy would be taken and why; do nothing")
 
 
-def _plain(frame: DataFrame, name: str) -> Any:
-    """What has no plain form in JSON is text, times in the zone of the session."""
-    kind, column = frame.schema[name].dataType.typeName(), F.col(name_sql(name))
-    if kind == "binary":
-        column = F.hex(column)
-    elif kind not in ("string", "boolean", "byte", "short", "integer", "long", "float", "double"):
-        column = column.cast("string")
-    return column.alias(name)
+def run(options: argparse.Namespace) -> int:
+    from thatch.cli.spark_jobs.session import check_spark_is_there
+
+    check_spark_is_there()
+    from thatch.cli.spark_jobs import match
+
+    request = match.MatchRequest(
+        **request_fields(options), strategy=options.strategy, writing=options.format, skipped=options.skipped
+    )
+    time_zone = request.space.time_zone
+    if options.explain:
+        plan, _ = on_spark(options, time_zone, lambda session: match.explained(session, request))
+        print(as_text(asdict(plan)) if options.json else plan)
+        return OK
+    result, starting = on_spark(options, time_zone, lambda session: match.run(session, request))
+    result["seconds_to_start_spark"] = starting
+    for row in result.get("first", ()):
+        row.update((name, readable(value)) for name, value in row.items())
+    print(as_text(result) if options.json else "\n".join(summary(result)))
+    return OK if result["matches"] else NO
 
 
-# What is left out
+def summary(result: dict[str, Any]) -> Iterator[str]:
+    first = result.get("first")
+    if first:
+        rows = [list(first[0]), *([_cell(value) for value in row.values()] for row in first)]
+        yield table(rows)
+        left = result["matches"] - len(first)
+        yield f"and {left:,} more; --output PATH writes them all\n" if left else ""
+    yield (
+        f"{counted(result['events'], 'event')}, {counted(result['subscriptions'], 'subscription')}: "
+        f"{counted(result['matches'], 'match')} {seconds_text(result)}"
+    )
+    yield f"strategy {result['strategy']}: {result['reason']}"
+    skipped = result["skipped"]
+    if "path" in skipped:
+        events, clauses = counted(skipped["events"], "event"), counted(skipped["clauses"], "clause")
+        yield f"skipped {events} and {clauses}: they are in {skipped['path']}"
+    if "output" in result:
+        yield f"written to {result['output']}"
 
 
-def _skip_clauses(subscriptions: SubscriptionFiles, space: Space, output: Output) -> tuple[int, int]:
-    """How many subscriptions cannot be used, and how many of them could not even be read."""
-    bad, malformed = wrong(subscriptions, space), subscriptions.malformed
-    counts = (0 if bad is None else bad.count()), (0 if malformed is None else malformed.count())
-    if bad is not None and counts[0]:
-        output.write(bad)
-    else:
-        output.remove()
-    return counts
-
-
-def _skip_events(events: Events, output: Output) -> tuple[int, int]:
-    """How many events there are, and how many are bad."""
-    judged, error = events.judged(), F.col(name_sql(events.error_name))
-    row = judged.agg(F.count(F.lit(1)), F.count(error)).first()
-    assert row is not None
-    if row[1]:
-        output.write(judged.where(error.isNotNull()))
-    else:
-        output.remove()
-    return row[0], row[1]
+def _cell(value: Any) -> str:
+    text = " ".join(shown_value(value)[: CELL_SHOWN * 2].splitlines())
+    return text if len(text) <= CELL_SHOWN else text[: CELL_SHOWN - 3] + "..."

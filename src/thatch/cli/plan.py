@@ -1,94 +1,76 @@
-"""`thatch plan`: what would be sent if a subscription left, or came, or the policy changed. Nothing is done.
-
-Of clauses in files: one broker, whose client has them all, and one neighbour that would get them. Of a scenario of the
-simulator: its overlay as it is when all is loaded and its events have come, under its own policy and beside others.
-"""
+"""`thatch plan`: what would be sent, before it is done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+import argparse
+import json
 from typing import Any
 
-from thatch.broker import Broker, Plan, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
+from thatch.cli.arguments import OK, add_files, add_json, clauses_of, space_of
+from thatch.cli.overlay_arguments import add_policy, policy_of
 from thatch.errors import CallerError
-from thatch.protocol.messages import Digest, Hello, LinkUp, Reject, Subscribe, seq_of
-from thatch.sim import dryrun
-from thatch.sim.record import Recorder
-from thatch.sim.scenarios import SCENARIOS, Options
-from thatch.space.space import Space
-
-CLIENT, NEIGHBOUR, SESSION = "subscribers", "neighbour", 1
-NEW = "new"  # the id of a subscription that would come
-THETA = 0.9  # of the plan that is shown beside others
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
-    """One of them."""
-
-    unsubscribe: str | None = None  # an id
-    subscribe: str | None = None  # a clause
-    to: Policy | None = None
-
-
-def plan_of_clauses(clauses: Iterable[tuple[str, str]], space: Space, policy: Policy, act: Act) -> list[Plan]:
-    """Of clauses by id."""
-    broker = Broker("broker", space, Settings("subscriptions", policy))
-    for name, is_client in ((CLIENT, True), (NEIGHBOUR, False)):
-        broker.handle(LinkUp(SESSION, is_client), name, 0.0)
-        broker.handle(Hello(name, SESSION, space.to_json(), is_client), name, 0.0)
-    broker.handle(Digest(seq_of(SESSION, 1), 1, (0,), (0,)), NEIGHBOUR, 0.0)
-    known: dict[str, None] = {}
-    for count, (id, where) in enumerate(clauses, 1):
-        known[id] = None
-        for effect in broker.handle(Subscribe(seq_of(SESSION, count), id, where), CLIENT, 0.0):
-            if isinstance(effect, Reject):
-                raise CallerError(f"{id}: {effect.refused.reason}")
-    if act.to is not None:
-        return [plan_policy(broker, act.to)]
-    variants = [None, *([broker.settings.tuned(packed=True)] if not policy.packed else [])]
-    if act.subscribe is not None:
-        return [plan_subscription(broker, CLIENT, NEW, act.subscribe, 0.0, each) for each in variants]
-    if act.unsubscribe not in known:
-        raise CallerError(
-            f"no clause {act.unsubscribe!r}; ids are FILE:LINE, or 'clause N' for those given as arguments"
-        )
-    return [plan_unsubscription(broker, CLIENT, act.unsubscribe, 0.0, each) for each in variants]
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "plan",
+        help="what would be sent if a subscription left, or came, or the policy changed",
+        description="A dry run. For clauses (--space, and CLAUSE or --file): one broker that has them all, and one "
+        "neighbour. For a scenario of the simulator (--scenario): its whole overlay, under its policy and others.",
+        epilog="example: thatch plan --space 'price int' --file rules.txt --unsubscribe rules.txt:7",
+    )
+    _add_arguments(command)
+    add_json(command)
+    command.set_defaults(run=run)
 
 
-def plan_of_scenario(name: str, options: Options, act: Act, run: Callable[[Any], None]) -> list[Plan]:
-    """`run`: runs a network to its end."""
-    if name not in SCENARIOS:
-        raise CallerError(f"no scenario {name!r}; there are {', '.join(SCENARIOS)}")
-    if act.to is not None:
-        raise CallerError("another policy is planned of clauses: give files, not a scenario")
-    policy = options.policy
-    history = options.routing == "advertisements" and policy.cover is not None
-    if history and policy.theta is None:  # so that there is a history to judge by
-        options = replace(options, policy=_tuned(policy, theta=THETA))
-    net = SCENARIOS[name].build(replace(options, unsubscriptions=0), Recorder(10.0))
-    run(net.network)
-    own = net.settings.tuned(packed=policy.packed, theta=policy.theta)
-    variants = [own, own.tuned(packed=True, theta=None)]
-    if history:
-        variants.append(own.tuned(packed=True, theta=THETA if policy.theta is None else policy.theta))
-    seen = {str(each.policy): each for each in variants}.values()
-    if act.subscribe is not None:
-        where = net.subscriber_brokers[0]
-        return [dryrun.plan_subscription(net, where, NEW, act.subscribe, each) for each in seen]
-    return [dryrun.plan_unsubscription(net, act.unsubscribe or _first(net.where), each) for each in seen]
+def _add_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("clauses", metavar="CLAUSE", nargs="*")
+    command.add_argument(
+        "--space", help="'name type [not null] [low..high], …', or a file that holds it (text or JSON)"
+    )
+    command.add_argument("--time-zone", help="of dates and timestamps without one (default UTC; JSON has its own)")
+    add_files(command)
+    act = command.add_mutually_exclusive_group()
+    act.add_argument(
+        "--unsubscribe", metavar="ID", help="FILE:LINE, or 'clause N'; of a scenario, by default a wide one"
+    )
+    act.add_argument("--subscribe", metavar="CLAUSE", help="one that would come")
+    act.add_argument(
+        "--to-cover", metavar="ENGINE", help="another cover engine, or none; with --to-retract, --to-merge"
+    )
+    command.add_argument("--to-retract", nargs="?", const=True, default=False, choices=("union",))
+    command.add_argument("--to-merge", type=float, metavar="SHARE")
+    add_policy(command)
+    overlay = command.add_argument_group("of a scenario")
+    overlay.add_argument("--scenario", metavar="NAME", help="see `thatch simulate`")
+    overlay.add_argument("--subscriptions", type=int)
+    overlay.add_argument("--degree", type=int)
+    overlay.add_argument("--events", type=int)
+    overlay.add_argument("--seed", type=int, default=0)
 
 
-def _tuned(policy: Policy, **fields: Any) -> Policy:
-    return Settings(policy=policy).tuned(**fields).policy
+def run(options: argparse.Namespace) -> int:
+    from thatch.broker import Policy
+    from thatch.cli.planned import Act, as_json, plan_of_clauses, plan_of_scenario
+    from thatch.cli.simulated import run_to_end
+    from thatch.sim.scenarios import Options
 
-
-def _first(ids: Iterable[str]) -> str:
-    """The first root that a workload made, or whoever came first."""
-    made = list(ids)
-    return "r0" if "r0" in made else made[0]
-
-
-def as_json(plans: Iterable[Plan]) -> list[dict[str, Any]]:
-    return [asdict(each) | {"messages": each.messages, "forwarded": each.forwarded} for each in plans]
+    to = None
+    if options.to_cover is not None:
+        cover = None if options.to_cover == "none" else options.to_cover
+        to = Policy(cover, options.to_retract, merge=options.to_merge)
+    act = Act(options.unsubscribe, options.subscribe, to)
+    if options.scenario is not None:
+        sizes = Options(options.subscriptions, options.degree, options.events, policy=policy_of(options), costs="free",
+                        seed=options.seed)  # fmt: skip
+        plans = plan_of_scenario(options.scenario, sizes, act, run_to_end)
+    elif options.space is None:
+        raise CallerError("a plan is of clauses, with --space, or of a --scenario")
+    elif act == Act():
+        raise CallerError("what is to be planned? --unsubscribe ID, --subscribe CLAUSE or --to-cover ENGINE")
+    else:
+        space = space_of(options.space, options.time_zone)
+        plans = plan_of_clauses(clauses_of(options.clauses, options.file), space, policy_of(options), act)
+    print(json.dumps(as_json(plans)) if options.json else "\n".join(map(str, plans)))
+    return OK

@@ -1,127 +1,83 @@
-"""`thatch simulate`: a scenario by name, its measurements in a Parquet file, pictures, and a summary."""
+"""`thatch simulate`: a scenario of the simulator."""
 
 from __future__ import annotations
 
-import sys
-import time
-from dataclasses import dataclass
+import argparse
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from thatch.cli.tabular import table
+from thatch.cli.arguments import OK, add_json
+from thatch.cli.overlay_arguments import add_policy, policy_of
 from thatch.errors import CallerError
-from thatch.sim.network import Network
-from thatch.sim.plots import draw
-from thatch.sim.record import Recorder
-from thatch.sim.scenarios import SCENARIOS, Options
-
-PROGRESS_EVERY = 0.25  # seconds of a person's time
-LOG_KINDS = ("Subscribe", "Unsubscribe", "Replace", "Publish")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    scenario: str
-    policy: str
-    simulated: float  # seconds
-    seconds: float
-    summary: dict[str, Any]
-    tiers: list[dict[str, Any]]
-    files: list[str]
-
-    def text(self) -> str:
-        rows = [["tier", *list(self.tiers[0])[1:]]]
-        rows += [[_shown(value) for value in tier.values()] for tier in self.tiers]
-        facts = ", ".join(f"{name} {_shown(value)}" for name, value in self.summary.items())
-        head = f"{self.scenario}, {self.policy}: {self.simulated:,.1f} s simulated in {self.seconds:.1f} s"
-        return "\n".join([head, facts, "", table(rows), "", *(f"wrote {name}" for name in self.files)])
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "simulate",
+        help="many brokers in one process, in simulated time",
+        description="Run a scenario in the simulator, which drives the real broker in simulated time. With --output: "
+        "measurements in FOLDER/measured.parquet (time, broker, tier, measure, value) and plots.",
+        epilog="example: thatch simulate unsubscriptions --cover pairwise --retract --output results/active",
+    )
+    _add_arguments(command)
+    add_json(command)
+    command.set_defaults(run=run)
 
 
-def simulate(name: str, options: Options, folder: Path | None, plots: bool, interval: float) -> Result:
-    if name not in SCENARIOS:
-        raise CallerError(f"no scenario {name!r}; there are {', '.join(SCENARIOS)}")
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(interval)
-    began = time.perf_counter()
-    net = SCENARIOS[name].build(options, recorder).network
-    run_to_end(net)
-    measured = recorder.table()
-    files = []
-    if folder is not None:
-        recorder.write(folder / "measured.parquet")
-        files.append(str(folder / "measured.parquet"))
-        if plots:
-            files += map(str, draw(measured, folder, f"{name}, {options.policy}, seed {options.seed}"))
-    delays = measured.filter(pc.equal(measured["measure"], "delay"))["value"].to_numpy()
-    summary = {
-        "subscriptions": SCENARIOS[name].chosen(options).subscriptions, "published": recorder.published_count,
-        "delivered": recorder.delivered_count, "delay ms, mean": 1e3 * _or_zero(np.mean, delays),
-        "99 %": 1e3 * _or_zero(lambda each: np.quantile(each, 0.99), delays),
-        "most": 1e3 * _or_zero(np.max, delays),
-    }  # fmt: skip
-    seconds = time.perf_counter() - began
-    return Result(name, str(options.policy), net.now, seconds, summary, _tiers(measured), files)
+def _add_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("scenario", metavar="SCENARIO", nargs="?", help="its name; without one, they are listed")
+    own = "(default: the scenario's)"
+    command.add_argument("--subscriptions", type=int, help=own)
+    command.add_argument("--degree", type=int, help=f"covering degree: exposed when a root leaves {own}")
+    command.add_argument("--events", type=int, help=own)
+    command.add_argument("--unsubscriptions", type=int, help=f"that leave; or moves of monitors {own}")
+    add_policy(command)
+    command.add_argument("--routing", default="advertisements", choices=("advertisements", "subscriptions", "events"))
+    command.add_argument(
+        "--costs",
+        choices=("free", "measured", "congestion", "complex"),
+        help="how long brokers are busy: not at all, as long as here, by the congestion paper's table II, or like its "
+        f"complex engine {own}",
+    )
+    command.add_argument(
+        "--events-first",
+        action="store_true",
+        help="events overtake the other messages between brokers (default: in order)",
+    )
+    command.add_argument(
+        "--replacements-per-second-max",
+        type=float,
+        metavar="N",
+        help=f"forwarded a second in place of a subscription that leaves by --theta; 0: all at once {own}",
+    )
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between samples")
+    command.add_argument("--output", metavar="FOLDER")
+    command.add_argument("--no-plots", action="store_true")
 
 
-def run_to_end(network: Network) -> None:
-    shown = _Progress(network, time.perf_counter())
-    network.run(progress=shown)
-    shown.clear()
+def run(options: argparse.Namespace) -> int:
+    from thatch.cli.simulated import simulate
+    from thatch.sim.scenarios import SCENARIOS, Options
 
-
-def _or_zero(measure: Any, values: Any) -> float:
-    return float(measure(values)) if len(values) else 0.0
-
-
-def _tiers(measured: pa.Table) -> list[dict[str, Any]]:
-    """Of each tier: brokers, the longest queue, table sizes at the end, messages by kind, false positives."""
-    rows: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for row in measured.to_pylist():
-        if row["measure"] != "delay":
-            rows.setdefault(row["tier"], {}).setdefault(row["measure"], {}).setdefault(row["broker"], []).append(
-                row["value"]
-            )
-    found = []
-    for tier, measures in sorted(rows.items()):
-        last = {measure: [values[-1] for values in of.values()] for measure, of in measures.items()}
-        found.append(
-            {
-                "tier": tier, "brokers": len(measures["queue"]),
-                "queue max": max(max(values) for values in measures["queue"].values()),
-                "table mean": float(np.mean(last["table"])), "table max": max(last["table"]),
-                **{kind: sum(last.get(f"handled {kind}", [0])) for kind in LOG_KINDS},
-                "events in": sum(last["events in"]), "false positives": sum(last["false positives"]),
-            }
-        )  # fmt: skip
-    return found
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:,.1f}" if value % 1 else f"{value:,.0f}"
-
-
-class _Progress:
-    """One line on a terminal; nothing in a pipe."""
-
-    def __init__(self, network: Any, began: float) -> None:
-        self.network, self.began, self._last = network, began, began
-        self._on = sys.stderr.isatty()
-
-    def __call__(self) -> None:
-        now = time.perf_counter()
-        if not self._on or now - self._last < PROGRESS_EVERY:
-            return
-        self._last = now
-        handled = sum(sum(node.handled.values()) for node in self.network.nodes.values())
-        waiting = sum(node.waiting for node in self.network.nodes.values())
-        text = f"{self.network.now:,.1f} s simulated, {handled:,} messages handled, {waiting:,} waiting"
-        print(f"\r\033[K{text}, {now - self.began:.0f} s", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._on:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+    if options.scenario is None:
+        named = {each.name: each.about for each in SCENARIOS.values()}
+        print(json.dumps(named) if options.json else "\n".join(f"{name:<18}{about}" for name, about in named.items()))
+        return OK
+    for name in ("subscriptions", "degree", "events", "unsubscriptions"):
+        given = getattr(options, name)
+        if given is not None and given < (1 if name in ("subscriptions", "degree") else 0):
+            raise CallerError(f"--{name} {getattr(options, name)}: too few")
+    if not options.interval > 0:
+        raise CallerError(f"--interval {options.interval:g}: a number of seconds above 0")
+    chosen = Options(
+        options.subscriptions, options.degree, options.events, options.unsubscriptions, policy_of(options),
+        options.routing, options.costs, options.seed,
+        replacements_per_second_max=options.replacements_per_second_max, events_first=options.events_first,
+    )  # fmt: skip
+    folder = None if options.output is None else Path(options.output)
+    result = simulate(options.scenario, chosen, folder, not options.no_plots, options.interval)
+    print(json.dumps(asdict(result)) if options.json else result.text())
+    return OK

@@ -7,11 +7,10 @@
         async for event in alerts:
             print(event.event, event.payload)
 
-What it wants and publishes is kept by the same state machine that the simulator drives (thatch.broker.Client); this
-file adds the connection. When it is lost, it is dialled again, with growing pauses; the broker's digest says what it
-still holds, and events that were not acknowledged are sent again under their ids. Events that come twice are handed on
-once. An event of a durable subscription counts as dealt with when the next one is asked for.
-"""
+What it wants and publishes is kept by the same state machine that the simulator drives (thatch.broker.ClientState);
+this file adds the connection. When it is lost, it is dialled again, with growing pauses; the broker's digest says what
+it still holds, and events that were not acknowledged are sent again under their ids. Events that come twice are handed
+on once. An event of a durable subscription counts as dealt with when the next one is asked for."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from thatch.broker import Client
+from thatch.broker import ClientState
 from thatch.client.subscription import AsyncSubscription
 from thatch.errors import CallerError, PeerError, Unavailable, shown
 from thatch.protocol import wire
@@ -69,7 +68,7 @@ class AsyncClient:
         self.url, self.name, self.space = url, name, space
         self.connections = 0  # so far
         self._session, self._loop = session, asyncio.get_running_loop()
-        self._client = Client(name, space)
+        self._client = ClientState(name, space)
         self._frames = wire.Frames(space, wire.FromNode)
         self._number = secrets.randbits(30) | 1  # of the connection; other than in any earlier life of this client
         self._plain: dict[str, AsyncSubscription] = {}

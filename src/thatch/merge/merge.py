@@ -46,11 +46,19 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-import numpy as np
-
 from thatch.cover.verdict import is_covered
 from thatch.errors import CallerError, UnknownSubscription, shown
-from thatch.merge.bounding import Bound, around
+from thatch.merge.bounding import around
+from thatch.merge.groups import (
+    EventSample,
+    MergeGroup,
+    MergeNode,
+    MergeShape,
+    added_share,
+    alive,
+    group_of,
+    trees_without,
+)
 from thatch.merge.pairs import FOUND_MAX, Pairs
 from thatch.region.region import Region
 from thatch.region.term import Term
@@ -103,97 +111,6 @@ def merged(
     return list(merging.mergers.values())
 
 
-class _Shape:
-    """A region with all the ids that want it: a leaf of a merger's tree, or riding along in one."""
-
-    __slots__ = ("arrival", "carrier", "ids", "node", "region")
-
-    def __init__(self, region: Region, arrival: int) -> None:
-        self.region = region
-        self.arrival = arrival
-        self.ids: dict[Any, None] = {}
-        self.node: _Node | None = None  # its leaf
-        self.carrier: _Group | None = None  # else the group in which it rides, or one that has become part of that
-
-
-class _Node:
-    """A region and the two of which it was merged; or a shape's own."""
-
-    __slots__ = ("added", "bits", "group", "leaves", "left", "parent", "region", "right", "shape")
-
-    def __init__(self, region: Region, bits: int) -> None:
-        self.region = region
-        self.added = 0.0
-        self.bits = bits  # the sampled events that the leaves hold
-        self.leaves = 1
-        self.shape: _Shape | None = None
-        self.left: _Node | None = None
-        self.right: _Node | None = None
-        self.parent: _Node | None = None
-        self.group: _Group | None = None  # of a root
-
-    def shapes(self) -> Iterator[_Shape]:
-        nodes = [self]
-        while nodes:
-            node = nodes.pop()
-            if node.shape is not None:
-                yield node.shape
-            elif node.left is not None and node.right is not None:
-                nodes += (node.right, node.left)
-
-
-class _Group:
-    """What is forwarded as one: a tree, and the shapes that lie inside its region without having made it."""
-
-    __slots__ = (
-        "into",
-        "is_apart",
-        "key",
-        "number",
-        "origins",
-        "partners",
-        "riders",
-        "root",
-        "signatures",
-        "slots",
-        "was_full",
-    )
-
-    def __init__(self, root: _Node, number: int, riders: dict[_Shape, None]) -> None:
-        self.root = root
-        root.group = self
-        self.number = number  # rising: ties are broken by it
-        self.riders = riders
-        self.key: int | None = None
-        self.origins: dict[int, None] = {}  # keys of groups that were taken apart, of which it has parts
-        self.into: _Group | None = None  # the group of which it has become part
-        self.is_apart = False
-        self.slots: list[int] = []  # of its terms; none before it is known to others
-        self.signatures: list[Any] = []
-        self.partners: list[tuple[float, _Group, Bound, float]] = []  # the best last
-        self.was_full = False  # there may be more partners than these
-
-    @property
-    def is_alive(self) -> bool:
-        return self.into is None and not self.is_apart
-
-
-class _Sample:
-    """Events to weigh mergers with."""
-
-    def __init__(self, events: Any, space: Space) -> None:
-        self._events, self._space = events, space
-        self._string_codes = space.string_codes
-        self._columns = space.encode_batch(events)
-
-    def bits(self, region: Region) -> int:
-        """Which events are in a region, as a set of bits."""
-        if not self._space.is_current(self._string_codes):
-            self._string_codes = self._space.string_codes
-            self._columns = self._space.encode_batch(self._events)
-        return int.from_bytes(np.packbits(region.contains_points(self._columns)).tobytes(), "big")
-
-
 class MergeSet:
     """Regions that come and go, forwarded as mergers under keys that last: what a link of a broker holds.
 
@@ -221,24 +138,24 @@ class MergeSet:
         self.budget = budget
         self.intervals_max = intervals_max
         self.tries = 0  # pairs that were looked at
-        self._sample = None if sample is None else _Sample(sample, space)
-        self._ids: dict[Any, tuple[_Shape, int]] = {}  # each with its arrival
+        self._sample = None if sample is None else EventSample(sample, space)
+        self._ids: dict[Any, tuple[MergeShape, int]] = {}  # each with its arrival
         self._arrivals = 0
-        self._groups: dict[int, _Group] = {}
+        self._groups: dict[int, MergeGroup] = {}
         self._keys = 0
         self._numbers = 0
         self._forwarded: dict[int, Region] = {}
         self._touched: dict[int, None] = {}  # keys whose region may differ after this change
-        self._fresh: list[_Group] = []  # groups made by this change
+        self._fresh: list[MergeGroup] = []  # groups made by this change
         self._start()
 
     def _start(self) -> None:
         """Without what is known by coordinates."""
         self._string_codes = self.space.string_codes
-        self._shapes: dict[tuple[Term, ...], _Shape] = {}
+        self._shapes: dict[tuple[Term, ...], MergeShape] = {}
         self._pairs = Pairs(self.space)
-        self._at: dict[int, _Group] = {}  # by slot
-        self._signed: dict[Any, dict[_Group, None]] = {}
+        self._at: dict[int, MergeGroup] = {}  # by slot
+        self._signed: dict[Any, dict[MergeGroup, None]] = {}
 
     # --- What is forwarded --------------------------------------------------------------------------------------------
 
@@ -261,7 +178,7 @@ class MergeSet:
     def key_of(self, id: Any) -> int | None:
         """Under which key a member is forwarded; None if its region holds nothing."""
         shape = self._shape_of(id)
-        return None if shape.region.is_empty else _group_of(shape).key
+        return None if shape.region.is_empty else group_of(shape).key
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -272,7 +189,7 @@ class MergeSet:
     def __iter__(self) -> Iterator[Any]:
         return iter(self._ids)
 
-    def _shape_of(self, id: Any) -> _Shape:
+    def _shape_of(self, id: Any) -> MergeShape:
         if id not in self._ids:
             raise UnknownSubscription(id)
         return self._ids[id][0]
@@ -302,7 +219,7 @@ class MergeSet:
         regions = {id: region.in_space(self.space) for id, region in add.items()}
         self._align()
         fresh = []
-        gone: dict[_Shape, None] = {}
+        gone: dict[MergeShape, None] = {}
         for id in leaving:
             shape, _ = self._ids.pop(id)
             del shape.ids[id]
@@ -315,56 +232,56 @@ class MergeSet:
         self._settle([loose for group, parts in apart for loose in self._loose(group, parts)])
         return self._net_change()
 
-    def _entered(self, id: Any, region: Region, gone: dict[_Shape, None]) -> list[_Group]:
+    def _entered(self, id: Any, region: Region, gone: dict[MergeShape, None]) -> list[MergeGroup]:
         """A new member; with a group of its own if nobody else has its region."""
         terms = region.terms
         shape = self._shapes.get(terms)
         is_new = shape is None
         if shape is None:
-            shape = self._shapes[terms] = _Shape(region, self._arrivals)
+            shape = self._shapes[terms] = MergeShape(region, self._arrivals)
         shape.ids[id] = None
         gone.pop(shape, None)
         self._ids[id] = shape, self._arrivals
         self._arrivals += 1
         return [self._leaf(shape)] if is_new and terms else []
 
-    def _leaf(self, shape: _Shape) -> _Group:
-        node = _Node(shape.region, 0 if self._sample is None else self._sample.bits(shape.region))
+    def _leaf(self, shape: MergeShape) -> MergeGroup:
+        node = MergeNode(shape.region, 0 if self._sample is None else self._sample.bits(shape.region))
         node.shape, shape.node, shape.carrier = shape, node, None
         return self._group(node, {})
 
-    def _group(self, root: _Node, riders: dict[_Shape, None]) -> _Group:
+    def _group(self, root: MergeNode, riders: dict[MergeShape, None]) -> MergeGroup:
         self._numbers += 1
-        group = _Group(root, self._numbers, riders)
+        group = MergeGroup(root, self._numbers, riders)
         self._fresh.append(group)
         return group
 
-    def _taken_apart(self, gone: dict[_Shape, None]) -> list[tuple[_Group, list[_Group]]]:
+    def _taken_apart(self, gone: dict[MergeShape, None]) -> list[tuple[MergeGroup, list[MergeGroup]]]:
         """The groups in which shapes have gone from the tree, each with the subtrees that are left, as groups."""
-        trees: dict[_Group, list[_Node]] = {}
+        trees: dict[MergeGroup, list[MergeNode]] = {}
         for shape in gone:
             del self._shapes[shape.region.terms]
             if shape.node is not None:
-                trees.setdefault(_group_of(shape), []).append(shape.node)
+                trees.setdefault(group_of(shape), []).append(shape.node)
             elif shape.carrier is not None:
-                del _group_of(shape).riders[shape]
+                del group_of(shape).riders[shape]
         apart = []
         for group, leaves in trees.items():
-            parts = [self._group(node, {}) for node in _without(leaves)]
+            parts = [self._group(node, {}) for node in trees_without(leaves)]
             self._leave(group)
             group.is_apart = True
             apart.append((group, self._originating(group, parts)))
         return apart
 
-    def _originating(self, group: _Group, parts: list[_Group]) -> list[_Group]:
+    def _originating(self, group: MergeGroup, parts: list[MergeGroup]) -> list[MergeGroup]:
         assert group.key is not None
         for part in parts:
             part.origins[group.key] = None
         return parts
 
-    def _loose(self, group: _Group, parts: list[_Group]) -> list[_Group]:
+    def _loose(self, group: MergeGroup, parts: list[MergeGroup]) -> list[MergeGroup]:
         """What rode in a group that was taken apart and lies in none of those that came of its parts, as groups."""
-        carriers = sorted(dict.fromkeys(map(_alive, parts)), key=lambda each: (-each.root.leaves, each.number))
+        carriers = sorted(dict.fromkeys(map(alive, parts)), key=lambda each: (-each.root.leaves, each.number))
         loose = []
         for shape in group.riders:
             terms = shape.region.terms
@@ -416,23 +333,23 @@ class MergeSet:
         self._touched, self._fresh = {}, []
         return MergeChange(forward, withdraw)
 
-    def _name(self, group: _Group, key: int) -> None:
+    def _name(self, group: MergeGroup, key: int) -> None:
         group.key, group.origins = key, {}
         self._groups[key] = group
         self._touched[key] = None
 
-    def _first_arrival(self, group: _Group) -> int:
+    def _first_arrival(self, group: MergeGroup) -> int:
         return min(shape.arrival for shapes in (group.root.shapes(), group.riders) for shape in shapes)
 
     # --- Merging -----------------------------------------------------------------------------------------------------
 
-    def _settle(self, fresh: list[_Group]) -> None:
+    def _settle(self, fresh: list[MergeGroup]) -> None:
         """Merge new groups with one another and with those that were there: perfectly wherever that is possible, then
         the pair with the least cost, until no pair fits the budget."""
         for group in fresh:
             self._enter(group)
         waiting = deque(fresh)
-        heap: list[tuple[float, int, int, _Group]] = []
+        heap: list[tuple[float, int, int, MergeGroup]] = []
         while waiting:
             lonely = []
             while waiting:  # whoever was merged goes to the end, so that equals meet and trees are flat
@@ -450,7 +367,7 @@ class MergeSet:
             if pair is not None:
                 waiting.append(self._joined(*pair))
 
-    def _merged_perfectly(self, group: _Group) -> _Group | None:
+    def _merged_perfectly(self, group: MergeGroup) -> MergeGroup | None:
         """What comes of merging it with one that differs in one attribute; None if there is none, or if it rides."""
         around, inside = self._nested(group)
         for other in around[:TRIES_MAX]:
@@ -475,10 +392,10 @@ class MergeSet:
                 bucket[other] = None  # to the end: the next one in need tries others first
         return None
 
-    def _nested(self, group: _Group) -> tuple[list[_Group], list[_Group]]:
+    def _nested(self, group: MergeGroup) -> tuple[list[MergeGroup], list[MergeGroup]]:
         """The groups that may hold one, and those that it may hold: their first terms would lie in some term."""
-        around: list[_Group] = []
-        inside: list[_Group] = []
+        around: list[MergeGroup] = []
+        inside: list[MergeGroup] = []
         for place, slot in enumerate(group.slots):
             outer, inner = self._pairs.nested(slot)
             if place == 0:
@@ -488,13 +405,13 @@ class MergeSet:
             return around, inside
         return [each for each in around if each is not group], [each for each in inside if each is not group]
 
-    def _is_inside(self, terms: tuple[Term, ...], group: _Group) -> bool:
+    def _is_inside(self, terms: tuple[Term, ...], group: MergeGroup) -> bool:
         """Whether each of these terms lies in a term that is forwarded."""
         self.tries += 1
         others = group.root.region.terms
         return all(any(term.is_inside(each) for each in others) for term in terms)
 
-    def _ride(self, group: _Group, carrier: _Group) -> None:
+    def _ride(self, group: MergeGroup, carrier: MergeGroup) -> None:
         """One group becomes part of another that holds it all; what is forwarded of that stays as it is."""
         for shape in group.root.shapes():
             shape.node, shape.carrier = None, carrier
@@ -502,7 +419,7 @@ class MergeSet:
         carrier.riders.update(group.riders)
         self._succeed(group, carrier)
 
-    def _united(self, group: _Group, other: _Group) -> tuple[Region, float] | None:
+    def _united(self, group: MergeGroup, other: MergeGroup) -> tuple[Region, float] | None:
         """The union of two as a region and what it adds; None if it has more terms than the larger, or no room."""
         self.tries += 1
         one, two = group.root, other.root
@@ -514,7 +431,7 @@ class MergeSet:
         if self._sample is not None:
             added = self._added_events(one, two, union)
         elif added and len(mine) == len(theirs) == 1 and not (mine[0].balls or theirs[0].balls):
-            added = min(added, _added(one, two, around(mine[0], theirs[0], self.space)))
+            added = min(added, added_share(one, two, around(mine[0], theirs[0], self.space)))
         return (union, added) if added <= self.budget else None
 
     def _has_room(self, union: Iterable[Term], one: Iterable[Term], other: Iterable[Term]) -> bool:
@@ -524,7 +441,7 @@ class MergeSet:
             return True
         return most <= max((len(side) for terms in (one, other) for term in terms for _, side in term.sides), default=1)
 
-    def _seek(self, group: _Group, heap: list[tuple[float, int, int, _Group]]) -> None:
+    def _seek(self, group: MergeGroup, heap: list[tuple[float, int, int, MergeGroup]]) -> None:
         """Find the partners with which a group would waste least."""
         group.partners = []
         least = 0.0 if self._sample is not None else 1 / (1 + self.budget)
@@ -538,7 +455,7 @@ class MergeSet:
             bound = around(mine[0], theirs[0], self.space)
             cost = bound.cost
             if self._sample is None:
-                added = _added(group.root, other.root, bound)
+                added = added_share(group.root, other.root, bound)
             else:
                 added = self._added_events(group.root, other.root, Region(self.space, [bound.term], self._string_codes))
                 cost = (1 - 1 / (1 + added)) + cost * 1e-9  # volume decides among those that add as many events
@@ -548,7 +465,9 @@ class MergeSet:
         if group.partners:
             heappush(heap, (group.partners[-1][0], group.root.leaves, group.number, group))
 
-    def _least_cost(self, heap: list[tuple[float, int, int, _Group]]) -> tuple[_Group, _Group, Region, float] | None:
+    def _least_cost(
+        self, heap: list[tuple[float, int, int, MergeGroup]]
+    ) -> tuple[MergeGroup, MergeGroup, Region, float] | None:
         """The pair that wastes least. Whoever lost its partner takes the next one: those that came since have looked
         for partners themselves."""
         while heap:
@@ -567,7 +486,7 @@ class MergeSet:
                 return group, other, Region(self.space, [bound.term], self._string_codes), added
         return None
 
-    def _added_events(self, one: _Node, other: _Node, region: Region) -> float:
+    def _added_events(self, one: MergeNode, other: MergeNode, region: Region) -> float:
         """The sampled events that a region adds to what two hold, as a share of that."""
         assert self._sample is not None
         held = one.bits | other.bits
@@ -576,9 +495,9 @@ class MergeSet:
             return 0.0
         return more / held.bit_count() if held else math.inf
 
-    def _joined(self, one: _Group, other: _Group, region: Region, added: float) -> _Group:
+    def _joined(self, one: MergeGroup, other: MergeGroup, region: Region, added: float) -> MergeGroup:
         """A new group in the place of two."""
-        node = _Node(region, one.root.bits | other.root.bits)
+        node = MergeNode(region, one.root.bits | other.root.bits)
         node.added, node.leaves = added, one.root.leaves + other.root.leaves
         node.left, node.right = one.root, other.root
         one.root.parent = other.root.parent = node
@@ -590,7 +509,7 @@ class MergeSet:
         self._enter(union)
         return union
 
-    def _succeed(self, group: _Group, by: _Group) -> None:
+    def _succeed(self, group: MergeGroup, by: MergeGroup) -> None:
         """A group has become part of another, which keeps the older key, if it is not forwarded under one already."""
         self._leave(group)
         group.into = by
@@ -603,7 +522,7 @@ class MergeSet:
                 del self._groups[by.key]
             self._name(by, group.key)
 
-    def _enter(self, group: _Group) -> None:
+    def _enter(self, group: MergeGroup) -> None:
         """Make a group known to those that look for partners."""
         terms = group.root.region.terms
         filled = max(1 / (1 + group.root.added), 1e-300) if self._sample is None else 1.0
@@ -618,7 +537,7 @@ class MergeSet:
         for signature in group.signatures:
             self._signed.setdefault(signature, {})[group] = None
 
-    def _leave(self, group: _Group) -> None:
+    def _leave(self, group: MergeGroup) -> None:
         for slot in group.slots:
             self._pairs.drop(slot)
             del self._at[slot]
@@ -647,7 +566,7 @@ class MergeSet:
             builders = list(group.root.shapes())
             assert len(builders) == group.root.leaves and group.root.parent is None
             for shape in [*builders, *group.riders]:
-                assert shape.ids and _group_of(shape) is group and is_covered(shape.region, [region])
+                assert shape.ids and group_of(shape) is group and is_covered(shape.region, [region])
                 seen.update(shape.ids)
             if not group.root.added and self._sample is None:
                 assert is_covered(region, [shape.region for shape in builders])
@@ -655,51 +574,3 @@ class MergeSet:
         assert seen.keys() | (empty.ids.keys() if empty else set()) == self._ids.keys()
         assert all(self._shapes[shape.region.terms] is shape for shape, _ in self._ids.values())
         assert sum(len(shape.ids) for shape in self._shapes.values()) == len(self._ids)
-
-
-def _added(one: _Node, other: _Node, bound: Bound) -> float:
-    """What the term around two adds to what both were made of, at most, as a share of that."""
-    filled = bound.filled(1 / (1 + one.added), 1 / (1 + other.added))
-    return 1 / filled - 1 if filled else math.inf
-
-
-def _group_of(shape: _Shape) -> _Group:
-    """The group in which a shape is now."""
-    if shape.node is not None:
-        node = shape.node
-        while node.parent is not None:
-            node = node.parent
-        assert node.group is not None
-        return node.group
-    assert shape.carrier is not None
-    shape.carrier = _alive(shape.carrier)
-    return shape.carrier
-
-
-def _alive(group: _Group) -> _Group:
-    """The group of which another has become part."""
-    while group.into is not None:
-        group = group.into
-    return group
-
-
-def _without(leaves: Iterable[_Node]) -> list[_Node]:
-    """The largest subtrees of a tree that have none of these leaves, from left to right."""
-    broken = set()
-    root = None
-    for leaf in leaves:
-        node: _Node | None = leaf
-        while node is not None and node not in broken:
-            broken.add(node)
-            root, node = (node if node.parent is None else root), node.parent
-    kept = []
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        assert node is not None
-        if node not in broken:
-            node.parent = None
-            kept.append(node)
-        elif node.shape is None:
-            nodes += (node.right, node.left)
-    return kept

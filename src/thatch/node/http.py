@@ -7,7 +7,6 @@ curl -N 'localhost:7878/subscribe?where=price<20'
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 from collections import deque
 from typing import Any
@@ -21,9 +20,10 @@ from thatch.node.driver import DISK_FULL, Driver, Outcome
 from thatch.node.host import Host
 from thatch.node.local_client import LocalClient
 from thatch.node.metrics import metrics
+from thatch.protocol.codec import event_json
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, inner_name
 from thatch.protocol.messages import Message, Publish, Refused
-from thatch.space.json_values import read_json, readable, typed_event
+from thatch.space.json_values import read_json, typed_event
 
 log = logging.getLogger("thatch.node")
 SETTLE_SECONDS = 10.0
@@ -243,17 +243,6 @@ class HttpDoor:
                     shown[table]["sent"] = broker.outbound(table, name).forwarded()
             links[name] = shown
         return _answer({"name": broker.name, "links": links}, 200)
-
-
-def event_json(event: Publish) -> bytes:
-    """An event for people."""
-    shown: dict[str, Any] = {"id": event.id, "event": {name: readable(value) for name, value in event.event.items()}}
-    if event.payload:
-        try:
-            shown["payload"] = event.payload.decode()
-        except UnicodeDecodeError:
-            shown["payload_base64"] = base64.b64encode(event.payload).decode()
-    return msgspec.json.encode(shown)
 
 
 def _answer(value: Any, status: int) -> web.Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thatch.broker import Client
+from thatch.broker import ClientState
 from thatch.node.driver import Driver, Endpoint, Outcome
 from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import LinkUp, Message, Publish, Refused
@@ -12,7 +12,7 @@ from thatch.protocol.messages import Send as Sending
 class LocalClient(Endpoint):
     def __init__(self, driver: Driver, name: str, durable: bool = False) -> None:
         self.name, self.driver = name, driver
-        self.client = Client(name, driver.broker.space)
+        self.client = ClientState(name, driver.broker.space)
         self._durable = durable
 
     @property

@@ -6,6 +6,7 @@ text, and read back as the type of the attribute that it belongs to.
 
 from __future__ import annotations
 
+import base64
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -34,6 +35,7 @@ from thatch.protocol.messages import (
     Unsubscribe,
 )
 from thatch.space.axis import DateAxis, DecimalAxis, TimestampAxis
+from thatch.space.json_values import readable
 from thatch.space.space import Space
 
 BYTES_MAX = 64 * 2**20
@@ -119,3 +121,14 @@ _READERS: dict[type, Any] = {
     TimestampAxis: datetime.fromisoformat,
     DateAxis: date.fromisoformat,
 }
+
+
+def event_json(event: Publish) -> bytes:
+    """An event for people."""
+    shown: dict[str, Any] = {"id": event.id, "event": {name: readable(value) for name, value in event.event.items()}}
+    if event.payload:
+        try:
+            shown["payload"] = event.payload.decode()
+        except UnicodeDecodeError:
+            shown["payload_base64"] = base64.b64encode(event.payload).decode()
+    return msgspec.json.encode(shown)

@@ -23,7 +23,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from thatch.broker import Broker, Client, Settings
+from thatch.broker import Broker, ClientState, Settings
 from thatch.broker.broker import OPERATOR
 from thatch.errors import CallerError
 from thatch.protocol import codec
@@ -72,9 +72,7 @@ class SimulatedNode:
     broker: Broker
     queue: deque[tuple[Message, str, bool]] = field(default_factory=deque)  # message, link, whether it holds events
     events: deque[tuple[Message, str]] = field(default_factory=deque)  # that may be served before the queue
-    held: Counter[str] = field(
-        default_factory=Counter
-    )  # by link, what is in the queue that its events must not overtake
+    barriers: Counter[str] = field(default_factory=Counter)  # by link, queued messages that events must not overtake
     is_busy: bool = False
     is_ticked: bool = False  # a tick waits: another one would say nothing new
     is_up: bool = True
@@ -90,18 +88,18 @@ class SimulatedNode:
         return len(self.queue) + len(self.events) - self.is_ticked
 
     def put(self, message: Message, link: str, events_first: bool) -> None:
-        if events_first and isinstance(message, Publish) and not self.held[link]:
+        if events_first and isinstance(message, Publish) and not self.barriers[link]:
             self.events.append((message, link))
             return
         holds = events_first and self._holds(message, link)
         self.queue.append((message, link, holds))
-        self.held[link] += holds
+        self.barriers[link] += holds
 
     def take(self) -> tuple[Message, str]:
         if self.events:
             return self.events.popleft()
         message, link, holds = self.queue.popleft()
-        self.held[link] -= holds
+        self.barriers[link] -= holds
         if isinstance(message, Tick):
             self.is_ticked = False
         return message, link
@@ -160,7 +158,7 @@ class Network:
         self.clauses = clauses if isinstance(clauses, Clauses) else Clauses(clauses)
         self.space, self.now, self.observer = self.clauses.space, 0.0, observer or Observer()
         self.nodes: dict[str, SimulatedNode] = {}
-        self.clients: dict[str, Client] = {}
+        self.clients: dict[str, ClientState] = {}
         self.wires: dict[tuple[str, str], Wire] = {}
         self.copies: Counter[str] = Counter()  # of events on their way
         self.hang_ups: list[str] = []  # of brokers on one another
@@ -217,8 +215,8 @@ class Network:
         self.nodes[name] = SimulatedNode(broker, cost=cost)
         return broker
 
-    def add_client(self, name: str) -> Client:
-        client = self.clients[name] = Client(name, self.space)
+    def add_client(self, name: str) -> ClientState:
+        client = self.clients[name] = ClientState(name, self.space)
         return client
 
     def join(self, one: str, other: str, latency: float = 0.001, bandwidth: float | None = None) -> None:
@@ -276,7 +274,7 @@ class Network:
         lost = [message for message, _ in node.events] + [message for message, _, _ in node.queue]
         node.queue.clear()
         node.events.clear()
-        node.held.clear()
+        node.barriers.clear()
         if node.pending and isinstance(node.pending[0], Persist) and self._random.random() < 0.5:
             node.store += node.pending[0].records  # they reached the disk, and nobody heard of it
         node.pending, node.is_busy, node.is_ticked = [], False, False

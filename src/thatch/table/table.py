@@ -15,21 +15,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from thatch.cover import ENGINES, ActiveSet, Change, Verdict, covers
 from thatch.errors import CallerError, ClauseError, EmptyRegionWarning, SnapshotError, UnknownSubscription, shown
-from thatch.matching.groups import GroupedView, Groups
-from thatch.matching.tree import sort_unique_pairs
+from thatch.matching.groups import Groups
 from thatch.region.columns import Columns, boxes_of_columns, listed, regions_of_boxes
 from thatch.region.packing import pack_ints, pack_labels, pack_regions, unpack_ints, unpack_regions, unpack_runs
 from thatch.region.region import Region
 from thatch.space.space import Space
 from thatch.table import snapshot as files
 from thatch.table.explain import Explanation, explain_status, why_not
-from thatch.table.names import Chunks, Names, id_of, is_text, own_id
+from thatch.table.moment import Moment, pairs_of
+from thatch.table.names import Names, is_text, own_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,17 +56,6 @@ class RegionMatch:
     certain: list[Id]  # want it wherever it lies
     possible: list[Id]  # want it somewhere in there, the certain ones included
     jointly: Verdict  # Covered: wherever it lies, one of those named wants it
-
-
-class Moment(NamedTuple):
-    """What readers hold."""
-
-    view: GroupedView
-    chunks: Chunks
-    kind: type | None  # of ids
-
-    def ids(self, numbers: Sequence[int]) -> list[Any]:
-        return sorted([id_of(self.chunks, number) for number in numbers])
 
 
 class SubscriptionTable(Mapping[Id, Subscription]):
@@ -182,7 +171,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
             return *moment.view.match_points(columns), len(columns[0]), good
 
         moment, (rows, numbers, size, good) = self._at_one_moment(matched)
-        found = _paired(rows, numbers, moment, size)
+        found = pairs_of(rows, numbers, moment, size)
         if good is not None:
             found[0] = np.flatnonzero(good)[found[0]]
         import pyarrow as pa
@@ -560,26 +549,6 @@ def _no_collection() -> Iterator[None]:
 def _warn_of_empty(ids: list[Id]) -> None:
     who = f"subscription {shown(ids[0])}" if len(ids) == 1 else f"{len(ids):,} subscriptions"
     warnings.warn(f"{who}: no event can match", EmptyRegionWarning, stacklevel=3)
-
-
-def _paired(rows: Any, numbers: Any, moment: Moment, events: int) -> list[Any]:
-    """Rows and an Arrow array of ids, sorted by both. Only ids that occur are looked at, each once."""
-    import pyarrow as pa
-
-    first = int(numbers.min()) if len(numbers) else 0
-    present = np.zeros(int(numbers.max()) - first + 1 if len(numbers) else 0, np.bool_)
-    present[numbers - first] = True
-    occurring = np.flatnonzero(present)
-    ids = [id_of(moment.chunks, number) for number in (occurring + first).tolist()]
-    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
-    if (np.diff(order) == 1).all():  # ids ascend with their numbers
-        places = (np.cumsum(present) - 1)[numbers - first]
-    else:
-        ranks = np.empty(len(present), np.int64)
-        ranks[occurring[order]] = np.arange(len(ids))
-        rows, places = sort_unique_pairs(rows, ranks[numbers - first], events)
-        ids = [ids[at] for at in order.tolist()]
-    return [rows, pa.array(ids, pa.int64() if moment.kind is int else pa.string()).take(pa.array(places))]
 
 
 def _seconds(when: float | datetime | None) -> float | None:

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thatch.cli.inputs import Events, SubscriptionFiles
-from thatch.cli.session import is_ours, sentence_of
+from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles
+from thatch.cli.spark_jobs.session import is_ours, sentence_of
 from thatch.errors import CallerError
 from thatch.space.space import Space
 from thatch.spark import wrong_clauses

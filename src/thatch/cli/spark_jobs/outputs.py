@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame, SparkSession
 
-from thatch.cli.inputs import has_scheme
+from thatch.cli.spark_jobs.inputs import has_scheme
 from thatch.errors import CallerError
 
 PATIENCE = 10.0  # seconds, for a job that is cancelled

@@ -1,0 +1,66 @@
+"""`thatch audit`: a report over a rule set."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from thatch.cli.arguments import NO, OK, add_json, as_text
+from thatch.cli.spark_arguments import add_rules, on_spark, request_fields, seconds_text
+from thatch.cli.tabular import counted
+from thatch.reports.audit import Audit
+
+SHOWN = 10  # findings, and as many mergers
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "audit",
+        help="report duplicates, redundant rules with their proof, and mergers, on Spark",
+        description="Report on a rule set: rules that match nothing, duplicates, rules that others make redundant, "
+        "with the proof in words, rules that could be merged, and what it saves. Exit status 1 if a rule is redundant.",
+        epilog="example: thatch audit --space 'price double, symbol string' --where alerts.txt --output report",
+    )
+    add_rules(command, "a folder for audit.html and audit.json")
+    command.add_argument(
+        "--merge",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="suggest mergers that add at most this share (default 0: perfect ones)",
+    )
+    command.add_argument(
+        "--events", action="append", default=[], metavar="FILE", help="events to count matches of; as for match"
+    )
+    add_json(command)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from thatch.cli.spark_jobs.session import check_spark_is_there
+
+    check_spark_is_there()
+    from thatch.cli.spark_jobs.rules import RulesRequest, audited
+
+    request = RulesRequest(**request_fields(options), merge=options.merge)
+    (found, result), starting = on_spark(options, request.space.time_zone, lambda session: audited(session, request))
+    result["seconds_to_start_spark"] = starting
+    if options.json:
+        print(as_text(result if options.output else {**result, "audit": found.to_json()}))
+    else:
+        print("\n".join(summary(found, result)))
+    return NO if found.findings else OK
+
+
+def summary(found: Audit, result: Mapping[str, Any]) -> Iterator[str]:
+    for each in found.findings[:SHOWN]:
+        yield f"{each.id}: {each.where}\n    {each.kind}: {each.proof}"
+    for merger in found.mergers[:SHOWN]:
+        yield f"{', '.join(map(str, merger.members[:8]))} could be one: {merger.where}"
+    yield (
+        f"{counted(found.rules, 'rule')}; {found.kept:,} are enough, {len(found.findings):,} are redundant, "
+        f"{counted(len(found.mergers), 'merger')} possible, {seconds_text(result)}"
+    )
+    if "output" in result:
+        yield f"written to {result['output']}: audit.html shows it, audit.json has all of it"

@@ -1,0 +1,11 @@
+"""What the commands do on Spark: files in, files out. PySpark is imported with these modules.
+
+In reading order:
+
+    session   a Spark session for a command: found, or started quietly
+    inputs    files of events and subscriptions as DataFrames; what is malformed is an error, never NULL
+    outputs   folders that Spark writes
+    failures  what is wrong with files, with the place of each mistake
+    match     files of events against subscriptions
+    rules     reduce, learn and audit over files of subscriptions
+"""

@@ -1,0 +1,171 @@
+"""`thatch match`: files of events, files of subscriptions, and the pairs in files again or on the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from thatch.cli.spark_jobs.failures import check_readable, translated_failures, wrong
+from thatch.cli.spark_jobs.inputs import Events, Format, SubscriptionFiles, read_subscriptions
+from thatch.cli.spark_jobs.outputs import Output, output_kind
+from thatch.cli.spark_jobs.session import progress
+from thatch.space.space import Space
+from thatch.spark import MatchPlan
+from thatch.spark.matching.match import Job
+from thatch.spark.text import name_sql
+
+SHOWN = 10  # matches, where there is no output
+
+
+@dataclass(frozen=True)
+class MatchRequest:
+    """What is to be matched, and how."""
+
+    events: Sequence[str]
+    space: Space
+    clauses: Sequence[tuple[str, str]] = ()  # id and text
+    tables: Sequence[str] = ()
+    reading: Format = field(default_factory=Format)
+    strategy: str = "auto"
+    skip: bool = False
+    output: str | None = None
+    writing: str | None = None  # the kind of the output; None: by its name, or Parquet
+    skipped: str | None = None
+    overwrite: bool = False
+
+    @property
+    def output_kind(self) -> str:
+        return self.writing or output_kind(self.output)
+
+    @property
+    def skipped_path(self) -> str:
+        """Where rows go that are left out: beside the output."""
+        return self.skipped or (f"{self.output.rstrip('/')}.skipped" if self.output else "thatch-skipped")
+
+    @property
+    def skipped_kind(self) -> str:
+        return self.output_kind if self.output or self.writing else "json"
+
+
+def explained(session: SparkSession, request: MatchRequest) -> MatchPlan:
+    """The plan, and nothing done."""
+    with translated_failures(None, None, request.space):
+        events, subscriptions = _inputs(session, request)
+        with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
+            return _job(events, subscriptions, request).plan()
+
+
+def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
+    """Match; what the summary says."""
+    start = time.perf_counter()
+    with translated_failures(None, None, request.space):
+        events, subscriptions = _inputs(session, request)
+        outputs = _outputs(session, request)
+        for each in outputs.values():
+            each.check_keeps_inputs([*events.read.inputFiles(), *subscriptions.frame.inputFiles()])
+    with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
+        job = _job(events, subscriptions, request)
+        plan = job.plan(estimate=False)
+        skipped, unread = _skip_clauses(subscriptions, request.space, outputs["clauses"]) if request.skip else (0, 0)
+        matches, first = _matched(job.result(), outputs.get("matches"))
+        total, bad = _skip_events(events, outputs["events"]) if request.skip else (events.read.count(), 0)
+    result: dict[str, Any] = {
+        "events": total,
+        "subscriptions": plan.subscriptions + unread,
+        "matches": matches,
+        "skipped": {"events": bad, "clauses": skipped},
+        "seconds": time.perf_counter() - start,
+        "strategy": plan.strategy,
+        "reason": plan.reason,
+    }
+    if bad or skipped:
+        result["skipped"]["path"] = request.skipped_path
+    if request.output:
+        result["output"] = request.output
+    else:
+        result["first"] = first
+    return result
+
+
+def _inputs(session: SparkSession, request: MatchRequest) -> tuple[Events, SubscriptionFiles]:
+    events = Events(session, request.events, request.space, request.reading)
+    tables = request.tables
+    return events, read_subscriptions(session, request.clauses, tables, request.space, request.reading)
+
+
+def _outputs(session: SparkSession, request: MatchRequest) -> dict[str, Output]:
+    places = {"matches": (request.output, request.output_kind)} if request.output else {}
+    if request.skip:
+        folder = request.skipped_path.rstrip("/")
+        places |= {name: (f"{folder}/{name}", request.skipped_kind) for name in ("events", "clauses")}
+    return {name: Output(session, path, kind, request.overwrite) for name, (path, kind) in places.items()}
+
+
+def _job(events: Events, subscriptions: SubscriptionFiles, request: MatchRequest) -> Job:
+    if not request.skip:
+        check_readable(subscriptions)
+    on_error = "skip" if request.skip else "raise"
+    return Job(
+        events.usable(request.skip),
+        subscriptions.frame,
+        request.space,
+        request.strategy,
+        on_error,
+        broadcast_limit=None,
+    )
+
+
+def _matched(matches: DataFrame, output: Output | None) -> tuple[int, list[dict[str, Any]]]:
+    """How many there are, and without an output the first of them: one pass."""
+    count = Observation()
+    if output is not None:
+        output.write(matches.observe(count, F.count(F.lit(1)).alias("matches")))
+        return count.get.get("matches", 0), []
+    # The number of a row within its partition: the first of each partition come to the driver, all are counted.
+    numbered = matches.select(
+        *[_plain(matches, name) for name in matches.columns], F.monotonically_increasing_id().alias("__row")
+    )
+    observed = numbered.observe(count, F.count(F.lit(1)).alias("matches"))
+    rows = observed.where(F.col("__row").bitwiseAND(F.lit((1 << 33) - 1)) < SHOWN).drop("__row").collect()
+    return count.get.get("matches", 0), [row.asDict() for row in rows[:SHOWN]]
+
+
+def _plain(frame: DataFrame, name: str) -> Any:
+    """What has no plain form in JSON is text, times in the zone of the session."""
+    kind, column = frame.schema[name].dataType.typeName(), F.col(name_sql(name))
+    if kind == "binary":
+        column = F.hex(column)
+    elif kind not in ("string", "boolean", "byte", "short", "integer", "long", "float", "double"):
+        column = column.cast("string")
+    return column.alias(name)
+
+
+# What is left out
+
+
+def _skip_clauses(subscriptions: SubscriptionFiles, space: Space, output: Output) -> tuple[int, int]:
+    """How many subscriptions cannot be used, and how many of them could not even be read."""
+    bad, malformed = wrong(subscriptions, space), subscriptions.malformed
+    counts = (0 if bad is None else bad.count()), (0 if malformed is None else malformed.count())
+    if bad is not None and counts[0]:
+        output.write(bad)
+    else:
+        output.remove()
+    return counts
+
+
+def _skip_events(events: Events, output: Output) -> tuple[int, int]:
+    """How many events there are, and how many are bad."""
+    judged, error = events.judged(), F.col(name_sql(events.error_name))
+    row = judged.agg(F.count(F.lit(1)), F.count(error)).first()
+    assert row is not None
+    if row[1]:
+        output.write(judged.where(error.isNotNull()))
+    else:
+        output.remove()
+    return row[0], row[1]

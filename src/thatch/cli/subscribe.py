@@ -1,0 +1,50 @@
+"""`thatch subscribe`: events that match a clause, as they come."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from thatch.cli.client_arguments import add_client, run_client
+from thatch.errors import CallerError
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "subscribe",
+        help="print the events that match a clause, as they come",
+        description="Subscribe at a broker and print each event as a line of JSON.",
+        epilog="example: thatch subscribe 'price < 20' --durable alerts --name ann",
+    )
+    command.add_argument("clause", metavar="CLAUSE", help="which events")
+    add_client(command, "the name of this client; needed with --durable")
+    command.add_argument("--durable", metavar="ID", help="keep events while this client is away")
+    command.add_argument("--count", type=int, metavar="N", help="stop after so many events")
+    command.add_argument("--json", action="store_true", help="print JSON (events always are)")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.durable and not options.name:
+        raise CallerError("--durable needs --name: the events are kept for the client of this name")
+    return run_client(_print_events(options))
+
+
+async def _print_events(options: argparse.Namespace) -> None:
+    from thatch.client.client import connect
+    from thatch.protocol.codec import event_json
+
+    async with await connect(options.url, options.name) as client:
+        subscription = await client.subscribe(options.clause, durable=options.durable)
+        print("settled: no matching event is missed from now on", file=sys.stderr, flush=True)
+        count = 0
+        async for event in subscription:
+            print(event_json(event).decode(), flush=True)
+            for notice in subscription.notices:
+                print(f"thatch: {notice.count} events lost: {notice.reason}", file=sys.stderr, flush=True)
+            subscription.notices.clear()
+            count += 1
+            if count == options.count:
+                subscription.done()
+                return
