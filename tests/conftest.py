@@ -35,13 +35,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if any(map(_needs_spark, session.items)):
         Starting.session = ThreadPoolExecutor(1).submit(_started)
     if any(item.path.name == "test_spark_cluster.py" for item in session.items):
-        from test_spark_cluster import Cluster
+        from helpers.spark_cluster import Cluster
 
         Cluster.start()
 
 
 def pytest_unconfigure() -> None:
-    module = sys.modules.get("test_spark_cluster")
+    module = sys.modules.get("helpers.spark_cluster")
     if module is not None:
         module.Cluster.stop()
 
@@ -61,12 +61,12 @@ def _started() -> SparkSession:
     from thatch.cli.spark_jobs import session
 
     paths = (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # where workers find spark_daemon.py
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # where workers find helpers/spark_daemon.py
     settings = {
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",
-        "spark.python.daemon.module": "spark_daemon",
+        "spark.python.daemon.module": "helpers.spark_daemon",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",

@@ -43,7 +43,7 @@ EXPANDED_MAX = 64  # boxes that the sets of a region are expanded into; with mor
 class CellTable:
     """Ids and regions of one link.
 
-    >>> from thatch.space import Space
+    >>> from thatch import Space
     >>> space = Space.parse("x int not null 0..7, y int not null 0..7")
     >>> table = CellTable(Grid(space, bits=3))
     >>> table.subscribe("a", space.where("x BETWEEN 4 AND 6 AND y BETWEEN 2 AND 5")).tolist()
@@ -127,7 +127,7 @@ class CellTable:
 class CellIndex:
     """Members by their cells, in front of a cover engine.
 
-    >>> from thatch.space import Space
+    >>> from thatch import Space
     >>> space = Space.parse("x int not null 0..99, y int not null 0..99, z int not null 0..99")
     >>> index = CellIndex(Grid(space, ["x", "y"]))
     >>> for id, clause in {"a": "x < 50", "b": "x >= 40 AND y < 30", "c": "y > 80 AND z = 3"}.items():

@@ -115,7 +115,7 @@ def audited(
     names or that are merged; `certificates` are of those that are redundant; `mergers` are members, clause, the share
     that it adds by values, and by events if some were given.
 
-    >>> from thatch.space import Space
+    >>> from thatch import Space
     >>> space = Space.parse("price int not null 0..100")
     >>> clauses = {"low": "price < 20", "high": "price >= 20", "some": "price > 5", "also": "price <= 19"}
     >>> regions = {id: space.where(clause) for id, clause in clauses.items()}

@@ -1,0 +1,153 @@
+"""The blocking client, and the commands of the terminal, beside a broker as a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.node_process import SPACE, BrokerProcess, is_soak
+from thatch.cli.main import main
+from thatch.client.blocking import connect_blocking
+from thatch.errors import CallerError, Unavailable
+from thatch.node.config import read
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess("B1", tmp_path_factory.mktemp("broker")).start()
+    yield process
+    assert process.stop() == 0
+    assert "has stopped" in process.log.read_text()
+
+
+def test_each_call_waits(broker: BrokerProcess) -> None:
+    with connect_blocking(broker.url, "ann") as ann:
+        alerts = ann.subscribe("price < 20", durable="alerts")
+        advertised = ann.advertise("price < 500")
+        ids = [ann.publish({"price": float(price)}) for price in (5, 50, 6)]
+        assert [alerts.next(5).id, alerts.next(5).id] == [ids[0], ids[2]]
+        ann.replace(alerts, "price > 20")
+        ann.publish({"price": 30.0}, b"more")
+        events = iter(alerts)
+        assert next(events).payload == b"more"
+        alerts.done()
+        with pytest.raises(TimeoutError):
+            alerts.next(0.05)
+        with pytest.raises(CallerError, match="outside what"):
+            ann.publish({"price": 900.0})
+        ann.unadvertise(advertised)
+        ann.unsubscribe(alerts)
+        assert list(events) == []
+    with pytest.raises(Unavailable):
+        connect_blocking("ws://127.0.0.1:1", seconds=0.2)
+
+
+def test_from_the_terminal(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "thatch.cli", "subscribe", "price < 20", "--url", broker.url, "--count", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
+        assert reader.stderr is not None and reader.stdout is not None
+        assert "settled" in reader.stderr.readline()
+        assert (
+            main(["publish", "--url", broker.url, '{"price": 5, "symbol": "A"}', '{"price": 50}', '{"price": 6}']) == 0
+        )
+        assert capsys.readouterr().out == "3 published\n"
+        lines = [json.loads(line) for line in reader.stdout]
+    assert [line["event"] for line in lines] == [{"price": 5, "symbol": "A"}, {"price": 6}]
+    assert main(["publish", "--url", broker.url, '{"prize": 5}']) == 2
+    assert "attribute 'prize' is not in the space" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--name", "B1"], "missing required field `space`"),
+        (["--name", "B/1", "--space", SPACE], "text without '/'"),
+        (["--name", "B1", "--space", "price colour"], "expected a type"),
+        (["--name", "B1", "--space", SPACE, "--listen", "0.0.0.0:1"], "not a loopback address"),
+        (["--name", "B1", "--space", SPACE, "--listen", "here"], "HOST:PORT"),
+        (["--name", "B1", "--space", SPACE, "--neighbour", "B2"], "NAME=URL"),
+        (["--name", "B1", "--space", SPACE, "--neighbour", "B2=there"], "a URL such as"),
+        (["--name", "B1", "--space", SPACE, "--routing", "none"], "routing is one of"),
+    ],
+)
+def test_settings_that_cannot_be(flags: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", *flags, "--print-config"]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_settings_are_printed_as_a_file_that_reads_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--name", "B1", "--space", SPACE, "--neighbour", "B 2=ws://127.0.0.1:1", "--log", "json"]
+    assert main(["broker", *flags, "--print-config"]) == 0
+    text = capsys.readouterr().out
+    file = tmp_path / "b.toml"
+    file.write_text(text.replace('cover = "exact"', 'cover = "none"'))
+    assert main(["broker", str(file), "--print-config"]) == 0
+    assert capsys.readouterr().out == text.replace('cover = "exact"', 'cover = "none"')
+    file.write_text("flow = { slow_client = 'wait' }")
+    assert main(["broker", str(file), *flags, "--print-config"]) == 2
+    assert "slow_client" in capsys.readouterr().err
+
+
+HEAD = f"name = 'B1'\nspace = '{SPACE}'\n"
+
+
+def test_how_a_broker_tells_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, again = tmp_path / "b.toml", tmp_path / "again.toml"
+    for text in (
+        "[policy]\ntheta = 0.9\n[links.'B 2']\ncover = 'none'\n"
+        "[pruning]\nreplacements_per_second_max = 5.0\nhistory_seconds = 60\n",
+        "[cells]\nattributes = ['price']\n",
+    ):
+        file.write_text(HEAD + text)
+        assert main(["broker", str(file), "--print-config"]) == 0
+        again.write_text(capsys.readouterr().out)
+        assert read(again, {}) == read(file, {})
+        settings = read(file, {}).settings()
+        if settings.cells is None:
+            assert settings.replacements_per_second_max == 5.0
+            assert (settings.history_seconds, settings.idle_seconds) == (60.0, 30.0)
+            assert (settings.policy_of("B 2").cover, settings.policy_of("B 3").theta) == (None, 0.9)
+        else:
+            assert settings.cells.attributes == ("price",)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[cells]\nattributes = ['prize']", "prize"),
+        ("[cells]\nattributes = ['price']\n[policy]\ntheta = 0.5", "theta or cells"),
+        ("[pruning]\nreplacements_per_second_max = -1.0", "replacements_per_second_max"),
+        ("[links.B2]\ncover = 'best'", "no cover engine 'best'"),
+        ("links = 3", "Expected `object`"),
+    ],
+)
+def test_ways_to_tell_that_cannot_be(
+    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.toml").write_text(HEAD + text)
+    assert main(["broker", str(tmp_path / "b.toml"), "--print-config"]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_store_of_another_broker_is_refused(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--name", "B2", "--space", SPACE, "--listen", "127.0.0.1:0", "--overlay", "127.0.0.1:0"]
+    assert main(["broker", *flags, "--store", str(broker.store)]) == 2
+    assert "another broker uses it" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not is_soak(), reason="takes ten seconds: the kills in test_node_kill.py show the same")
+def test_the_demo_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--network"]) == 0
+    assert capsys.readouterr().out.endswith("Nothing was lost.\n")
+
+
+def test_a_port_that_is_taken(broker: BrokerProcess, tmp_path: Path) -> None:
+    command = ["broker", "--name", "B2", "--space", SPACE, "--store", str(tmp_path / "s")]
+    command += ["--listen", f"127.0.0.1:{broker.client_port}", "--overlay", "127.0.0.1:0"]
+    done = subprocess.run([sys.executable, "-m", "thatch.cli", *command], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2 and f"cannot listen on 127.0.0.1:{broker.client_port}" in done.stderr

@@ -1,0 +1,153 @@
+"""Bytes that must not change: messages on the wire, and files that were written by the version before."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from helpers.paths import DATA
+from thatch import Space, SubscriptionTable
+from thatch.broker import Broker, Settings
+from thatch.broker.image import read_image
+from thatch.node.store import QueueRow, Store
+from thatch.protocol import messages as m
+from thatch.protocol import wire as w
+from thatch.protocol.codec import OnTheWire, decode_records, encode, encode_records
+from thatch.protocol.ids import SUBSCRIPTIONS
+
+FORMATS = DATA / "formats"
+PINNED = dict(line.split() for line in (FORMATS / "messages-1.txt").read_text().splitlines())
+SEQ = 7 << 32 | 1
+EVENT = m.Publish(
+    "ann:1",
+    {
+        "price": 5.0,
+        "fee": Decimal("1.50"),
+        "day": date(2026, 2, 1),
+        "at": datetime(2026, 2, 1, 3, 4, 5, 6),
+        "s": "x",
+        "n": None,
+    },
+    b"\x00pay",
+    2,
+    1,
+    7,
+)
+MESSAGES: dict[str, m.Message] = {
+    "Subscribe": m.Subscribe(SEQ, "B1/ann/s", "price < 20", 1.5, ("a", "b"), (1, 2, 5, 9)),
+    "Replace": m.Replace(SEQ, "s", "price < 30"),
+    "Unsubscribe": m.Unsubscribe(SEQ, "s", ("t",), {"r": "price < 5"}, {"s": {"adv": 2}}),
+    "Advertise": m.Advertise(SEQ, "a", "TRUE", 2.5),
+    "Unadvertise": m.Unadvertise(SEQ, "a"),
+    "Extend": m.Extend(SEQ, '{"attributes":[]}', True),
+    "Digest": m.Digest(SEQ, 2, (1, 2**64 - 1), (0, 3)),
+    "Synced": m.Synced(SEQ, 2, {0: {"s": ("price < 20", None)}, 1: {}}, {1: {"a": ("TRUE", 3.5)}}),
+    "Flush": m.Flush(SEQ),
+    "Publish": EVENT,
+    "Hello": m.Hello("B1", 7, '{"attributes":[]}', False, 2, ("B1", "B2"), True, "abc"),
+    "Accepted": m.Accepted(SEQ),
+    "Settled": m.Settled(SEQ),
+    "Refused": m.Refused(SEQ, "s", "no", "subscriptions"),
+    "LinkUp": m.LinkUp(3, True, True),
+    "LinkDown": m.LinkDown(True),
+    "Tick": m.Tick(),
+    "Persisted": m.Persisted(4),
+    "Event": w.Event(("s", "t"), EVENT),
+    "Keep": w.DurableSubscribe("alerts", "price < 20", 1000, 5.5),
+    "Unkeep": w.DurableCancel("alerts"),
+    "Standing": w.DurableStatus("alerts", "price < 20", "refused", "why"),
+    "Kept": w.DurableEvent("alerts", 2**40 + 1, EVENT),
+    "Done": w.Ack("alerts", 2**40 + 1),
+    "Published": w.Published(3),
+    "Notice": w.Notice("alerts", 4, "limit"),
+    "Resume": w.Resume("store1", "store2", 2**40),
+    "Forward": w.Forward(2**40 + 2, EVENT),
+    "Received": w.Received(2**40 + 2),
+}
+
+
+@pytest.mark.parametrize("tag", MESSAGES)
+def test_a_message_keeps_its_bytes(tag: str) -> None:
+    assert encode(MESSAGES[tag]).hex() == PINNED[tag]
+
+
+def test_every_kind_of_message_is_pinned() -> None:
+    kinds = {kind for union in (OnTheWire, w.FromClient, w.FromNode, w.FromNeighbour) for kind in union.__args__}
+    assert kinds <= {type(each) for each in MESSAGES.values()}
+    assert PINNED.keys() - MESSAGES.keys() == {"records", "frame"}
+    for tag, message in MESSAGES.items():
+        assert message.__struct_config__.tag == tag, "an explicit tag, so that renaming a class changes nothing"
+
+
+def test_records_and_frames_keep_their_bytes() -> None:
+    records = (m.Put("subscriptions", "ann", "B1/ann/s", "price < 20", 1.5), m.Drop("links", "", "ann"))
+    assert encode_records(records).hex() == PINNED["records"] and decode_records(encode_records(records)) == records
+    event = encode(EVENT)
+    parts = [encode(MESSAGES["Subscribe"]), w.encoded_event(("s", "t"), event), w.encoded_forward(2**40 + 2, event)]
+    assert w.frame(parts).hex() == PINNED["frame"]
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> dict[str, Path]:
+    """Of two neighbours, as the version before wrote them: bob is away from B2, and B2 is away from B1."""
+    return {f"B{at}": Path(shutil.copy(FORMATS / f"broker-{at}.thatch", tmp_path / f"B{at}")) for at in (1, 2)}
+
+
+def kept(store: Store, queue: str) -> list[tuple[int, m.Publish]]:
+    """The events of a queue, read as the node reads them."""
+    rows = store._connection.execute("SELECT number, event FROM events WHERE queue = ? ORDER BY number", (queue,))
+    found = [(number, msgspec.msgpack.decode(event, type=m.Publish)) for number, event in rows]
+    assert [row.number for row in store.stored(queue)] == [number for number, _ in found]
+    return found
+
+
+def test_a_store_of_the_version_before_opens_unchanged(stores: dict[str, Path]) -> None:
+    first = Store(stores["B1"], "B1")
+    records = list(first.records())
+    assert m.Put(SUBSCRIPTIONS, "ann@alerts", "B1/ann@alerts/alerts", "price < 300") in records
+    assert m.Put("links", "", "B2", "broker durable") in records and len(records) == 12
+    assert first.queues() == [QueueRow("ann@alerts", 67_108_864, 604_800.0, 0)]
+    assert [event.payload for _, event in kept(first, "B2")] == [b"later %d" % number for number in range(4)]
+    assert [event.payload for _, event in kept(first, "ann@alerts")] == [
+        *(b"payload %d" % number for number in range(3)),
+        *(b"later %d" % number for number in range(4)),
+    ]
+    assert first.statistics() == {"events_in": 7, "events_out": 17}
+    first.stop()
+    second = Store(stores["B2"], "B2")
+    assert second.received_up_to() == {"B1": (first.identity, (1 << 40) + 6)}
+    assert kept(second, "bob@far")[0][1].event == {
+        "symbol": "A", "price": 10.0, "day": "2026-02-01", "fee": "2.50", "kind": "buy",
+    }  # fmt: skip
+    second.stop()
+
+
+def test_a_broker_is_restored_from_the_store_of_the_version_before(stores: dict[str, Path]) -> None:
+    store = Store(stores["B1"], "B1")
+    assert store.space is not None
+    space = Space.from_json(store.space)
+    image = store.image()
+    assert image is not None
+    known = read_image(image, Space.from_json(store.space))
+    assert known.regions.keys() >= {"price < 500", "within(5, price, 100.0)"}
+    assert known.decisions_for("B2", "advertisements").keys() == {"B1/pub/15e630f2.1"}
+    broker = Broker.restored("B1", space, store.records(), Settings(), image=image)
+    broker.check_invariants()
+    wanted = broker.received.subscriptions.holding(space.encode({"price": 10.0, "symbol": "A", "fee": Decimal("2.00")}))
+    assert [entry.id for entry in wanted] == [
+        "B1/ann/wide", "B1/ann/narrow", "B1/ann@alerts/alerts", "B2/bob/plain",
+    ]  # fmt: skip
+    store.stop()
+
+
+def test_a_snapshot_of_the_version_before_loads(tmp_path: Path) -> None:
+    table = SubscriptionTable.load(FORMATS / "table-1.snapshot")
+    assert table.match({"symbol": "A", "price": 5.0}) == ["narrow", "wide"]
+    assert table["narrow"].certificate == ("wide",) and table["narrow"].expires == 4e9 and table["wide"].owner == "ann"
+    table.snapshot(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (FORMATS / "table-1.snapshot").read_bytes()

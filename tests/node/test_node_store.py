@@ -1,0 +1,218 @@
+"""The store: what was committed is there again; what is damaged or foreign is refused, never read as less."""
+
+from __future__ import annotations
+
+import queue
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.strategies import soaked
+from thatch.errors import StoreError
+from thatch.node.store import QueueRow, Store
+from thatch.protocol.messages import Drop, Put
+
+Contents = tuple[Any, ...]
+
+
+class Loop:
+    """What a store tells the thread that asks it, run when that thread likes."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.committed, self._calls = store, 0, queue.Queue[tuple[Any, ...]]()
+        store.start(lambda *call: self._calls.put(call), self._note)
+
+    def _note(self, ticket: int) -> None:
+        self.committed = ticket
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            function, *arguments = self._calls.get(timeout=10)
+            function(*arguments)
+
+    def flush(self) -> None:
+        ticket = self.store.ticket
+        self.run_until(lambda: self.committed >= ticket)
+
+
+def contents(path: Path) -> Contents:
+    """All that a broker would find."""
+    store = Store(path, "B1")
+    try:
+        held = {name: list(store.stored(name)) for name in ("q", "B2")}
+        return list(store.records()), store.queues(), held, store.received_up_to(), store.statistics(), store.space
+    finally:
+        store.stop()
+
+
+def fill(store: Store, loop: Loop, transactions: int) -> None:
+    store.set_space("{}")
+    store.put_queue(QueueRow("q", 1000, 5.0, 0))
+    for number in range(transactions):
+        store.keep((Put("subscriptions", "ann", f"B1/ann/{number}", f"price < {number}"),))
+        store.append("q", store.next_number(), float(number), b"event %d " % number * 20)
+        store.append("B2", store.next_number(), float(number), b"other")
+        store.note_received("B2", "somebody", number)
+        loop.flush()
+
+
+def snapshot(path: Path, to: Path) -> Path:
+    """The files as a crash would leave them."""
+    to.mkdir(exist_ok=True)
+    for suffix in ("", "-wal"):
+        source = path.with_name(path.name + suffix)
+        if source.exists():
+            shutil.copy(source, to / source.name)
+    return to / path.name
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Contents, Contents]:
+    """A store with its log, what is in it, and what was before the last commit."""
+    folder = tmp_path_factory.mktemp("store")
+    store = Store(folder / "s", "B1")
+    loop = Loop(store)
+    fill(store, loop, 30)
+    snapshot(store.path, folder / "before")
+    store.keep((Put("subscriptions", "ann", "B1/ann/last", "price = 7"),))
+    loop.flush()
+    path = snapshot(store.path, folder / "after")
+    store.stop()
+    whole = contents(snapshot(path, folder / "read"))
+    before = contents(snapshot(folder / "before" / "s", folder / "read-before"))
+    return path, whole, before
+
+
+def test_committed_is_there_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    loop = Loop(store)
+    store.keep((Put("links", "", "ann", "client"), Put("subscriptions", "ann", "a", "price < 1", 7.5)))
+    store.keep((Put("subscriptions", "ann", "b", "price < 2"), Put("subscriptions", "ann", "a", "price < 3")))
+    store.keep((Drop("subscriptions", "ann", "b"),))
+    first = store.next_number()
+    store.append("q", first, 1.0, b"one")
+    store.append("q", store.next_number(), 2.0, b"two")
+    store.put_queue(QueueRow("q", 10, 2.0, 3))
+    store.discard("q", first)
+    store.note_statistics({"events_in": 4})
+    loop.flush()
+    store.stop()
+    records, queues, held, _, statistics, _ = contents(tmp_path / "s")
+    assert records == [Put("links", "", "ann", "client"), Put("subscriptions", "ann", "a", "price < 3")]
+    assert queues == [QueueRow("q", 10, 2.0, 3)] and [row.size for row in held["q"]] == [3]
+    assert statistics == {"events_in": 4}
+    again = Store(tmp_path / "s", "B1")
+    assert again.next_number() > first + 2**39
+    again.stop()
+
+
+def test_pages(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    loop = Loop(store)
+    numbers = [store.next_number() for _ in range(5)]
+    for number in numbers:
+        store.append("q", number, 0.0, b"%d" % number)
+    pages: list[tuple[list[int], bool]] = []
+    store.read("q", numbers[1], 2, lambda rows, whole: pages.append(([row[0] for row in rows], whole)))
+    loop.run_until(lambda: bool(pages))
+    assert pages == [(numbers[2:4], True)]
+    store.stop()
+
+
+def test_one_broker_a_store(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    with pytest.raises(StoreError, match="another broker uses it"):
+        Store(tmp_path / "s", "B1")
+    store.stop()
+    with pytest.raises(StoreError, match="of broker 'B1', not of 'B2'"):
+        Store(tmp_path / "s", "B2")
+
+
+def test_foreign_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("CREATE TABLE t (x)")
+    other.close()
+    for content, reason in (
+        (b"", "empty"),
+        (b"hello", "not an SQLite file"),
+        (b"SQLite format 3\0", "cut"),
+        ((tmp_path / "other").read_bytes(), "another program"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(StoreError, match=reason):
+            Store(path, "B1")
+        assert path.read_bytes() == content
+    path.unlink()
+    (tmp_path / "s-wal").write_bytes(b"x" * 100)
+    with pytest.raises(StoreError, match="log is there"):
+        Store(path, "B1")
+
+
+def test_flipped_bits_are_refused_or_harmless(crashed: tuple[Path, Contents, Contents], tmp_path: Path) -> None:
+    path, whole, before = crashed
+    chance = random.Random(3)
+    refused = last = 0
+    for trial in range(soaked(90, 2_000)):
+        copy = snapshot(path, tmp_path / "copy")
+        target = copy if trial % 3 == 0 else copy.with_name("s-wal")
+        data = bytearray(target.read_bytes())
+        at = chance.randrange(len(data))
+        data[at] ^= 1 << chance.randrange(8)
+        target.write_bytes(data)
+        try:
+            found = contents(copy)
+        except StoreError:
+            refused += 1
+        else:
+            assert found in (whole, before), f"trial {trial}: byte {at} of {target.name} of {len(data)}"
+            last += found == before
+    assert refused > 30
+    assert last < refused / 5  # in the very last transaction, where a flipped bit looks like a crash
+
+
+def test_torn_files(crashed: tuple[Path, Contents, Contents], tmp_path: Path) -> None:
+    """A file that was cut is refused; a log whose end is missing is a crash in mid-write."""
+    path, whole, _ = crashed
+    size = path.stat().st_size
+    for kept in (1, 50, 4096, size // 2, size - 1):
+        copy = snapshot(path, tmp_path / "copy")
+        copy.with_name("s-wal").unlink()
+        copy.write_bytes(path.read_bytes()[:kept])
+        with pytest.raises(StoreError):
+            contents(copy)
+    copy = snapshot(path, tmp_path / "copy")
+    log = copy.with_name("s-wal")
+    log.write_bytes(log.read_bytes()[:-3000])
+    assert len(contents(copy)[0]) == len(whole[0]) - 1
+
+
+def test_a_checkpointed_store_is_checked_row_by_row(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    loop = Loop(store)
+    fill(store, loop, 5)
+    store.stop()
+    data = (tmp_path / "s").read_bytes()
+    at = data.index(b"price < 3")
+    (tmp_path / "s").write_bytes(data[:at] + b"price < 4" + data[at + 9 :])
+    with pytest.raises(StoreError, match="checksum of a row of records"):
+        Store(tmp_path / "s", "B1")
+
+
+def test_a_store_that_fails_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    failures: list[Exception] = []
+    calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
+    store.start(lambda *call: calls.put(call), lambda _: None, failures.append)
+    number = store.next_number()
+    store.append("q", number, 0.0, b"once")
+    store.append("q", number, 0.0, b"twice")
+    function, *arguments = calls.get(timeout=10)
+    function(*arguments)
+    assert isinstance(failures[0], sqlite3.IntegrityError)
+    store.stop()
