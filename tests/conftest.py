@@ -15,10 +15,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The contract suites run every cover engine and every match index."""
+    if "engine_class" in metafunc.fixturenames:
+        from helpers.cover_contract import VARIANTS
+
+        metafunc.parametrize("engine_class", list(VARIANTS.values()), ids=list(VARIANTS))
+    if "matcher_class" in metafunc.fixturenames:
+        from helpers.match_contract import CONTENDERS
+
+        metafunc.parametrize("matcher_class", list(CONTENDERS.values()), ids=list(CONTENDERS))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # First the files that need no Spark, which is starting meanwhile; last what asks a process beside the tests.
+    # First the files that need no Spark, which is starting meanwhile; last what asks a process in the background.
     files = {item.path for item in items if _needs_spark(item)}
-    items.sort(key=lambda item: 2 if item.get_closest_marker("beside") else int(item.path in files))
+    items.sort(key=lambda item: 2 if item.get_closest_marker("background") else int(item.path in files))
 
 
 def _needs_spark(item: pytest.Item) -> bool:

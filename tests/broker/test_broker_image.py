@@ -35,7 +35,7 @@ def records(seed: int, count: int) -> list[Record]:
 
 
 def state(broker: Broker) -> Any:
-    told = {
+    sent = {
         (name, table): (broker.outbound(table, name).wheres, broker.outbound(table, name).aliases)
         for name in ("B2", "B3")
         for table in ("subscriptions", "advertisements")
@@ -43,7 +43,7 @@ def state(broker: Broker) -> Any:
     received = {
         (name, t): broker.received_from(t, name) for name in broker.links for t in ("subscriptions", "advertisements")
     }
-    return told, received
+    return sent, received
 
 
 @pytest.mark.parametrize("routing", ["advertisements", "subscriptions", "events"])

@@ -111,7 +111,7 @@ def test_a_name_that_ids_could_not_hold_is_refused(name: str) -> None:
         ClientState(name, SPACE)
 
 
-def test_what_was_asked_for_before_the_link_is_synced_is_told_with_it() -> None:
+def test_what_was_asked_for_before_the_link_is_synced_is_sent_with_it() -> None:
     client = ClientState("ann", SPACE)
     client.connect("B1", 5)
     assert client.subscribe("B1", "s", "x < 5", expires=60.0) == []
@@ -260,7 +260,7 @@ def test_events_of_a_publisher_that_was_restarted_are_not_taken_for_copies() -> 
 # --- Resynchronisation -----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_told_again_when_the_broker_holds_it_already() -> None:
+def test_nothing_is_sent_again_when_the_broker_holds_it_already() -> None:
     client = ClientState("ann", SPACE)
     connected(client)
     client.subscribe("B1", "s", "x < 5")
@@ -268,7 +268,7 @@ def test_nothing_is_told_again_when_the_broker_holds_it_already() -> None:
     assert connected(client, 6, (digest([("s", "x < 5", None)], 1), (0,))) == [Synced(seq_of(6, 1), 1)]
 
 
-def test_a_lease_that_is_a_whole_number_is_not_told_again() -> None:
+def test_a_lease_that_is_a_whole_number_is_not_sent_again() -> None:
     client = ClientState("ann", SPACE)
     connected(client)
     (send,) = client.subscribe("B1", "s", "x < 5", expires=60)
@@ -293,7 +293,7 @@ def test_changes_made_while_the_link_is_cut_arrive_when_it_is_back() -> None:
     assert pair.client.is_settled("B1", SUBSCRIPTIONS, "added")
 
 
-def test_what_was_said_into_a_cut_wire_is_told_again() -> None:
+def test_what_was_said_into_a_cut_wire_is_sent_again() -> None:
     pair = Pair()
     pair.connect()
     pair.is_up = False  # and the client has not noticed

@@ -21,7 +21,7 @@ SPACE = Space.parse("x int not null 0..7, y int not null 0..7")
 CELLS = Cells(bits=3)
 
 
-class Heard(Observer):
+class Deliveries(Observer):
     def __init__(self) -> None:
         self.got: list[tuple[str, tuple[str, ...]]] = []
 
@@ -30,21 +30,21 @@ class Heard(Observer):
 
 
 def overlay(settings: Settings, space: Space = SPACE) -> Overlay:
-    return Overlay(space, [*chain("PABS"), ("A", "T")], ["S", "T"], ["P"], settings, observer=Heard())
+    return Overlay(space, [*chain("PABS"), ("A", "T")], ["S", "T"], ["P"], settings, observer=Deliveries())
 
 
 def noted(net: Overlay, broker: str, kind: type) -> list[Any]:
     """Messages of a kind that a broker gets from now on."""
     own = net.network.nodes[broker].broker
-    handle, heard = own.handle, list[Any]()
+    handle, received = own.handle, list[Any]()
 
     def noting(message: Any, link: str, now: float) -> Any:
         if isinstance(message, kind):
-            heard.append(message)
+            received.append(message)
         return handle(message, link, now)
 
     own.handle = noting  # type: ignore[method-assign]
-    return heard
+    return received
 
 
 def test_ranges_and_numbers_travel_where_both_sides_agree() -> None:
@@ -67,8 +67,8 @@ def test_a_broker_on_the_way_reads_no_values(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(net.network.nodes[name].broker._router, "space", None)
     net.publish({"x": 2, "y": 2})
     net.network.run()
-    heard = net.network.observer
-    assert isinstance(heard, Heard) and [ids for _, ids in heard.got] == [("s",)]
+    seen = net.network.observer
+    assert isinstance(seen, Deliveries) and [ids for _, ids in seen.got] == [("s",)]
 
 
 def test_partitions_that_differ_are_not_used() -> None:
@@ -84,11 +84,11 @@ def test_partitions_that_differ_are_not_used() -> None:
 @pytest.mark.parametrize("cells", [Cells(bits=2), Cells(("x1", "x3"), bits=3, path="gray", ranges_max=3)])
 @pytest.mark.parametrize("policy", [Policy(merge=0.1), Policy("pairwise", True, packed=True)], ids=str)
 def test_clients_get_exactly_what_they_want(cells: Cells, policy: Policy) -> None:
-    """Beside brute force, while subscriptions come and go."""
+    """Compared with brute force, while subscriptions come and go."""
     rng = random.Random(1)
     net = overlay(Settings(policy=policy, cells=cells), space_of(4))
-    heard = net.network.observer
-    assert isinstance(heard, Heard)
+    seen = net.network.observer
+    assert isinstance(seen, Deliveries)
     wheres: dict[str, str] = {}
     for at in range(60):
         low = [rng.randrange(6_000) for _ in range(4)]
@@ -105,10 +105,10 @@ def test_clients_get_exactly_what_they_want(cells: Cells, policy: Policy) -> Non
     regions = {id: net.space.where(where) for id, where in wheres.items()}
     vain = 0
     for event in events(90, rng):
-        heard.got.clear()
+        seen.got.clear()
         net.publish(event)
         net.network.run()
-        got = sorted(id for _, ids in heard.got for id in ids)
+        got = sorted(id for _, ids in seen.got for id in ids)
         assert got == sorted(id for id, region in regions.items() if region.contains(event))
     for here, there in (("S", "B"), ("T", "A")):
         vain += net.network.nodes[here].broker.links[there].counts.false_positives
@@ -127,8 +127,8 @@ def test_a_space_that_grows_ends_the_agreement() -> None:
     assert not net.network.nodes["A"].broker.links["B"].agrees
     net.publish({"x": 1, "kind": "c"})
     net.network.run()
-    heard = net.network.observer
-    assert isinstance(heard, Heard) and [ids for _, ids in heard.got] == [("s",)]
+    seen = net.network.observer
+    assert isinstance(seen, Deliveries) and [ids for _, ids in seen.got] == [("s",)]
 
 
 def test_what_makes_no_partition_is_refused() -> None:

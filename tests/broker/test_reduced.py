@@ -93,7 +93,7 @@ def test_negative_makes_its_rectangles_widest_first() -> None:
 
 
 def overlay(policy: Policy, routing: str) -> tuple[Bench, list[Record]]:
-    """A broker with two neighbours. One of them wants `b`, so it is not told it, nor what only `a` and `b` cover."""
+    """A broker with two neighbours. One of them wants `b`, so it is not sent `b`, nor what only `a` and `b` cover."""
     bench, records = Bench(Settings(routing, policy)), list[Record]()  # type: ignore[arg-type]
     inner = bench.handle
 
@@ -126,24 +126,24 @@ DECIDED = {
 @pytest.mark.parametrize(
     "policy", [Policy(), Policy(retract=True), Policy("pairwise"), Policy("pairwise", graph="simplified")], ids=str
 )
-def test_a_broker_holds_back_what_its_neighbour_can_tell(policy: Policy, routing: str) -> None:
+def test_a_broker_holds_back_what_its_neighbour_covers(policy: Policy, routing: str) -> None:
     _, records = overlay(policy, routing)
     settings = Settings(routing, policy)  # type: ignore[arg-type]
     broker = Broker.restored("B1", BROKER_SPACE, records, settings, decided=DECIDED)
     broker.check_invariants()
-    told = {name: set(broker.outbound(SUBSCRIPTIONS, name).forwarded()) for name in ("B2", "B3")}
-    assert "B1/ann/late" in told["B2"] and "B1/ann/a" in told["B2"] & told["B3"]
-    assert "B1/ann/narrow" not in told["B2"] | told["B3"]
-    assert "B1/ann/both" in told["B3"]  # where `b` came from: it is not told back, and `a` alone is too little
+    sent = {name: set(broker.outbound(SUBSCRIPTIONS, name).forwarded()) for name in ("B2", "B3")}
+    assert "B1/ann/late" in sent["B2"] and "B1/ann/a" in sent["B2"] & sent["B3"]
+    assert "B1/ann/narrow" not in sent["B2"] | sent["B3"]
+    assert "B1/ann/both" in sent["B3"]  # where `b` came from: it is not sent back, and `a` alone is too little
     if policy.graph is None:
-        assert "B1/ann/both" not in told["B2"]
+        assert "B1/ann/both" not in sent["B2"]
 
 
 def test_a_broker_asks_only_about_what_was_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     _, records = overlay(Policy(), "subscriptions")
     asked = no_checks(monkeypatch, ExactEngine)
     Broker.restored("B1", BROKER_SPACE, records, Settings("subscriptions"), decided=DECIDED)
-    assert len(asked) == 3  # `late` on two links, `both` on the one where its certificate is not told
+    assert len(asked) == 3  # `late` on two links, `both` on the one where its certificate is not sent
 
 
 def test_a_decision_about_other_clauses_is_not_used() -> None:

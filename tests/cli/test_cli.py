@@ -104,7 +104,7 @@ def test_covers_says_when_it_only_guessed(capsys: pytest.CaptureFixture[str]) ->
     assert "claimed_error" not in json.loads(capsys.readouterr().out)  # one covers it, for certain
 
 
-def test_explain_tells_who_covers_a_clause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_says_who_covers_a_clause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "others.txt"
     file.write_text("# alerts\nprice >= 20\nprice >= 30\n")
     asked = ["explain", "--space", SPACE, "--by", "price < 20", "--by", "price > 1000", "--file", str(file)]
@@ -226,7 +226,7 @@ def test_the_commands_in_the_readme_print_what_it_says(capsys: pytest.CaptureFix
         assert capsys.readouterr().out == textwrap.dedent(printed)
 
 
-def test_demo_tells_who_gets_what(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_says_who_gets_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--earthquakes"]) == 0
     out = capsys.readouterr().out
     assert "1,707 earthquakes" in out and all(name in out for name in SUBSCRIPTIONS)

@@ -290,7 +290,7 @@ def test_without_spark_or_java(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 @pytest.fixture(scope="session", autouse=True)
 def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """The command as a process, with a Spark of its own, in a pipe. It takes a while, beside the other tests."""
+    """The command as a process, with a Spark of its own, in a pipe. It works in the background."""
     folder = tmp_path_factory.mktemp("process")
     pq.write_table(events(20), folder / "events.parquet")
     (folder / "where.txt").write_text("n >= 0\n")
@@ -321,7 +321,7 @@ def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess
     process.wait()
 
 
-@pytest.mark.beside
+@pytest.mark.background
 def test_its_own_spark_is_quiet_in_a_pipe(own_process: subprocess.Popen[str]) -> None:
     out, err = own_process.communicate(timeout=300)
     assert own_process.returncode == 0, err

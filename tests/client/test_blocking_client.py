@@ -1,4 +1,4 @@
-"""The blocking client, and the commands of the terminal, beside a broker as a process."""
+"""The blocking client, and the commands of the terminal, with a broker as a process."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_settings_are_printed_as_a_file_that_reads_the_same(tmp_path: Path, caps
 HEAD = f"name = 'B1'\nspace = '{SPACE}'\n"
 
 
-def test_how_a_broker_tells_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_a_broker_forwards_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, again = tmp_path / "b.toml", tmp_path / "again.toml"
     for text in (
         "[policy]\ntheta = 0.9\n[links.'B 2']\ncover = 'none'\n"
@@ -126,9 +126,7 @@ def test_how_a_broker_tells_is_read_from_a_file(tmp_path: Path, capsys: pytest.C
         ("links = 3", "Expected `object`"),
     ],
 )
-def test_ways_to_tell_that_cannot_be(
-    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_policies_that_cannot_be(text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "b.toml").write_text(HEAD + text)
     assert main(["broker", str(tmp_path / "b.toml"), "--print-config"]) == 2
     assert reason in capsys.readouterr().err

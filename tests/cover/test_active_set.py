@@ -16,7 +16,7 @@ from helpers.active_sets import COVERS, SEED, Mirror, pool
 from helpers.cover_oracles import (
     Cells,
     ints,
-    number_anew,
+    recode,
     region_of,
 )
 from helpers.strategies import examples
@@ -63,8 +63,8 @@ def test_random_clauses(cover: str, retract: bool | str) -> None:
 
 @pytest.mark.parametrize("retract", [False, True, "union"])
 @pytest.mark.parametrize("budget", [{"nodes_max": 1}, {"nodes_max": 2}, {"tests_max": 9}])
-def test_an_engine_that_gives_up_tells_more(budget: dict[str, int], retract: bool | str) -> None:
-    """Unproven means forward: more is told, nothing is lost."""
+def test_an_engine_that_gives_up_forwards_more(budget: dict[str, int], retract: bool | str) -> None:
+    """Unproven means forward: more is forwarded, nothing is lost."""
     space, regions, cells = pool("plane")
     random = Random(SEED)
     mirror = Mirror(space, cells, "exact", retract, **budget)
@@ -78,7 +78,7 @@ def test_an_engine_that_gives_up_tells_more(budget: dict[str, int], retract: boo
 @pytest.mark.parametrize("retract", [False, True, "union"])
 @pytest.mark.parametrize("cover", COVERS)
 def test_random_balls(cover: str, retract: bool | str) -> None:
-    """Balls and boxes: what is told holds every sampled point of what is subscribed."""
+    """Balls and boxes: what is active holds every sampled point of what is subscribed."""
     space = Space.parse("x int not null 0..30, y int not null 0..30, n int not null 0..1")
     random = Random(SEED)
     clauses = [
@@ -92,31 +92,31 @@ def test_random_balls(cover: str, retract: bool | str) -> None:
     regions = [space.where(clause) for clause in clauses]
     grid = [np.array(axis, np.int64) for axis in zip(*product(range(31), range(31), range(2)), strict=True)]
     points = {id(region): region.contains_points(grid) for region in regions}
-    told, mirror, here = ActiveSet(space, cover=cover, retract=retract), set[int](), dict[int, Region]()
+    active_set, mirror, here = ActiveSet(space, cover=cover, retract=retract), set[int](), dict[int, Region]()
     for step in range(120):
         if len(here) < 4 or random.random() < 0.6:
             here[step] = random.choice(regions)
-            change = told.subscribe(step, here[step])
+            change = active_set.subscribe(step, here[step])
         else:
             gone = random.choice(list(here))
             del here[gone]
-            change = told.unsubscribe(gone)
+            change = active_set.unsubscribe(gone)
         assert mirror.isdisjoint(change.forward) and mirror | set(change.forward) >= set(change.withdraw)
         mirror = (mirror | set(change.forward)) - set(change.withdraw)
-        assert told.active == [each for each in here if each in mirror]
-        told.check_invariants()
+        assert active_set.active == [each for each in here if each in mirror]
+        active_set.check_invariants()
         wanted = np.logical_or.reduce([points[id(region)] for region in here.values()])
-        held = np.logical_or.reduce([points[id(here[each])] for each in told.active])
+        held = np.logical_or.reduce([points[id(here[each])] for each in active_set.active])
         assert (wanted == held).all(), f"step {step}"
-        for passive, names in told.passive.items():
+        for passive, names in active_set.passive.items():
             held = np.logical_or.reduce([points[id(here[name])] for name in names])
             assert not (points[id(here[passive])] & ~held).any(), f"step {step}: {passive} by {names}"
-    assert len(told.passive) > 3
+    assert len(active_set.passive) > 3
 
 
-def test_renumbered_strings() -> None:
+def test_recoded_strings() -> None:
     space = Space.parse("name string, size int not null 0..9")
-    told = ActiveSet(space, retract=True)
+    active_set = ActiveSet(space, retract=True)
     clauses = {
         "all": "name IS NOT NULL",
         "low": "name < 'm'",
@@ -125,15 +125,15 @@ def test_renumbered_strings() -> None:
         "null": "name IS NULL",
     }
     for id, clause in clauses.items():
-        told.subscribe(id, space.where(clause))
-    assert told.active == ["all", "null"]
-    number_anew(space)
-    change = told.unsubscribe("all")
-    assert change.forward == ["low", "high"] and told.passive == {"m": ("high",)}
-    number_anew(space)
-    assert told.subscribe("wide", space.where("name >= 'k'")).withdraw == ["high"]
-    told.check_invariants()
-    assert told.active == ["low", "null", "wide"]
+        active_set.subscribe(id, space.where(clause))
+    assert active_set.active == ["all", "null"]
+    recode(space)
+    change = active_set.unsubscribe("all")
+    assert change.forward == ["low", "high"] and active_set.passive == {"m": ("high",)}
+    recode(space)
+    assert active_set.subscribe("wide", space.where("name >= 'k'")).withdraw == ["high"]
+    active_set.check_invariants()
+    assert active_set.active == ["low", "null", "wide"]
 
 
 operations = st.lists(st.one_of(st.tuples(st.integers(0, 7), st.integers(0, 7)), st.integers(0, 30)), max_size=16)
@@ -177,24 +177,24 @@ def test_certificates_of_many_names(retract: bool | str) -> None:
 
 
 def test_a_wider_one_takes_back_one_at_a_time() -> None:
-    """W covers all three; each is certified by who is told, never by one taken back."""
+    """W covers all three; each is certified by active ones, never by one taken back."""
     space = ints(100)
     regions = {"a": (0, 40), "b": (30, 70), "c": (60, 99), "w": (0, 99)}
     for retract in (False, True):
-        told = ActiveSet(space, retract=retract)
+        active_set = ActiveSet(space, retract=retract)
         for id, (low, high) in regions.items():
-            change = told.subscribe(id, region_of(space, [low], [high]))
+            change = active_set.subscribe(id, region_of(space, [low], [high]))
         if not retract:
-            assert change == Change([], [], Covered(told.passive["w"]))
-    told = ActiveSet(space, retract=True)
+            assert change == Change([], [], Covered(active_set.passive["w"]))
+    active_set = ActiveSet(space, retract=True)
     for id in "ab":
-        told.subscribe(id, region_of(space, [regions[id][0]], [regions[id][1]]))
-    change = told.subscribe("w", Region.everything(space))
+        active_set.subscribe(id, region_of(space, [regions[id][0]], [regions[id][1]]))
+    change = active_set.subscribe("w", Region.everything(space))
     assert change.forward == ["w"] and sorted(change.withdraw) == ["a", "b"]
-    assert told.active == ["w"] and told.passive == {"a": ("w",), "b": ("w",)}
-    change = told.unsubscribe("w")
+    assert active_set.active == ["w"] and active_set.passive == {"a": ("w",), "b": ("w",)}
+    change = active_set.unsubscribe("w")
     assert change.forward == ["a", "b"] and change.withdraw == ["w"]
-    assert told.active == ["a", "b"] and told.passive == {}
+    assert active_set.active == ["a", "b"] and active_set.passive == {}
 
 
 def test_certificates_follow_those_taken_back() -> None:
@@ -203,100 +203,100 @@ def test_certificates_follow_those_taken_back() -> None:
     def box(low: int, high: int) -> Region:
         return region_of(space, [low], [high])
 
-    told = ActiveSet(space, retract=True)
-    told.subscribe("a", box(0, 49))
-    told.subscribe("b", box(50, 99))
-    assert told.subscribe("p", box(20, 80)).forward == []
-    assert sorted(told.passive["p"]) == ["a", "b"]
-    assert told.subscribe("q", box(0, 9)).verdict == Covered(("a",))
-    told.subscribe("c", box(0, 10))  # covered by a
-    assert told.unsubscribe("b").forward == ["p"]
-    told.check_invariants()
-    change = told.subscribe("w", box(0, 90))
+    active_set = ActiveSet(space, retract=True)
+    active_set.subscribe("a", box(0, 49))
+    active_set.subscribe("b", box(50, 99))
+    assert active_set.subscribe("p", box(20, 80)).forward == []
+    assert sorted(active_set.passive["p"]) == ["a", "b"]
+    assert active_set.subscribe("q", box(0, 9)).verdict == Covered(("a",))
+    active_set.subscribe("c", box(0, 10))  # covered by a
+    assert active_set.unsubscribe("b").forward == ["p"]
+    active_set.check_invariants()
+    change = active_set.subscribe("w", box(0, 90))
     assert change.forward == ["w"] and sorted(change.withdraw) == ["a", "p"]
-    assert told.active == ["w"]
-    assert told.passive == dict.fromkeys(["p", "q", "c", "a"], ("w",))
-    assert told.unsubscribe("a") == Change() and told.unsubscribe("q") == Change()
-    change = told.unsubscribe("w")
+    assert active_set.active == ["w"]
+    assert active_set.passive == dict.fromkeys(["p", "q", "c", "a"], ("w",))
+    assert active_set.unsubscribe("a") == Change() and active_set.unsubscribe("q") == Change()
+    change = active_set.unsubscribe("w")
     assert change.forward == ["p", "c"] and change.withdraw == ["w"]
 
 
 def test_a_promotion_takes_back_what_was_promoted_before_it() -> None:
-    """ActiveSet and taken back in one change is not told at all."""
+    """What is forwarded and taken back in one change is not reported at all."""
     space = ints(100)
-    told = ActiveSet(space, retract=True)
-    told.subscribe("w", Region.everything(space))
-    told.subscribe("small", space.where("a0 BETWEEN 10 AND 20"))
-    told.subscribe("large", space.where("a0 BETWEEN 0 AND 50"))
-    told.subscribe("other", space.where("a0 > 90"))
-    change = told.unsubscribe("w")
+    active_set = ActiveSet(space, retract=True)
+    active_set.subscribe("w", Region.everything(space))
+    active_set.subscribe("small", space.where("a0 BETWEEN 10 AND 20"))
+    active_set.subscribe("large", space.where("a0 BETWEEN 0 AND 50"))
+    active_set.subscribe("other", space.where("a0 > 90"))
+    change = active_set.unsubscribe("w")
     assert change.forward == ["large", "other"] and change.withdraw == ["w"]
-    assert told.passive == {"small": ("large",)}
-    told.check_invariants()
+    assert active_set.passive == {"small": ("large",)}
+    active_set.check_invariants()
 
 
 def test_a_passive_one_leaves_quietly() -> None:
     space = ints(10)
-    told = ActiveSet(space)
-    told.subscribe("all", Region.everything(space))
-    change = told.subscribe("some", space.where("a0 < 5"))
+    active_set = ActiveSet(space)
+    active_set.subscribe("all", Region.everything(space))
+    change = active_set.subscribe("some", space.where("a0 < 5"))
     assert change == Change([], [], Covered(("all",)))
-    assert told.unsubscribe("some") == Change()
-    assert told.rechecks == 0 and "some" not in told and len(told) == 1
+    assert active_set.unsubscribe("some") == Change()
+    assert active_set.rechecks == 0 and "some" not in active_set and len(active_set) == 1
 
 
 def test_only_those_named_are_rechecked() -> None:
     space = ints(1000)
-    told = ActiveSet(space)
+    active_set = ActiveSet(space)
     for at in range(10):
-        told.subscribe(("wide", at), region_of(space, [100 * at], [100 * at + 99]))
+        active_set.subscribe(("wide", at), region_of(space, [100 * at], [100 * at + 99]))
         for inner in range(5):
-            told.subscribe(("narrow", at, inner), region_of(space, [100 * at + inner], [100 * at + 50]))
-    assert len(told.active) == 10 and len(told.passive) == 50
-    change = told.unsubscribe(("wide", 3))
+            active_set.subscribe(("narrow", at, inner), region_of(space, [100 * at + inner], [100 * at + 50]))
+    assert len(active_set.active) == 10 and len(active_set.passive) == 50
+    change = active_set.unsubscribe(("wide", 3))
     assert change.forward == [("narrow", 3, 0)] and change.withdraw == [("wide", 3)]
-    assert 1 <= told.rechecks <= 5
+    assert 1 <= active_set.rechecks <= 5
 
 
 def test_an_empty_region_is_passive_and_proves_nothing() -> None:
     space = ints(10)
     for retract in (False, True):
-        told = ActiveSet(space, retract=retract)
-        assert told.subscribe("none", Region.nothing(space)) == Change([], [], Covered(()))
-        assert told.active == [] and told.passive == {"none": ()}
-        told.subscribe("all", Region.everything(space))
-        assert told.unsubscribe("all").forward == []
-        assert told.unsubscribe("none") == Change()
-        told.check_invariants()
+        active_set = ActiveSet(space, retract=retract)
+        assert active_set.subscribe("none", Region.nothing(space)) == Change([], [], Covered(()))
+        assert active_set.active == [] and active_set.passive == {"none": ()}
+        active_set.subscribe("all", Region.everything(space))
+        assert active_set.unsubscribe("all").forward == []
+        assert active_set.unsubscribe("none") == Change()
+        active_set.check_invariants()
 
 
-def test_without_covering_everything_is_told() -> None:
+def test_without_covering_everything_is_active() -> None:
     space = ints(10)
-    told = ActiveSet(space, cover=None)
+    active_set = ActiveSet(space, cover=None)
     for id in range(3):
-        assert told.subscribe(id, Region.everything(space)).forward == [id]
-    assert told.active == [0, 1, 2] and told.passive == {}
-    assert told.unsubscribe(1) == Change([], [1])
-    told.check_invariants()
+        assert active_set.subscribe(id, Region.everything(space)).forward == [id]
+    assert active_set.active == [0, 1, 2] and active_set.passive == {}
+    assert active_set.unsubscribe(1) == Change([], [1])
+    active_set.check_invariants()
 
 
 def test_a_verdict_comes_with_the_change() -> None:
     space = ints(10)
-    told = ActiveSet(space)
-    first = told.subscribe("a", space.where("a0 < 5"))
+    active_set = ActiveSet(space)
+    first = active_set.subscribe("a", space.where("a0 < 5"))
     assert isinstance(first.verdict, Uncovered)
-    second = told.subscribe("b", space.where("a0 < 7"))
+    second = active_set.subscribe("b", space.where("a0 < 7"))
     assert isinstance(second.verdict, Uncovered) and second.verdict.witness in {(5,), (6,)}
     assert first.verdict.witness[0] < 5
 
 
 def test_a_verdict_of_one_that_takes_others_back() -> None:
-    """Whoever asks why it was told gets the witness, though others have been taken back since."""
+    """Asking why it was forwarded gives the witness, though others have been taken back since."""
     space = ints(100)
-    told = ActiveSet(space, retract=True)
+    active_set = ActiveSet(space, retract=True)
     for id, low in (("a", 0), ("b", 95)):
-        told.subscribe(id, region_of(space, [low], [low + 4]))
-    change = told.subscribe("w", Region.everything(space))
+        active_set.subscribe(id, region_of(space, [low], [low + 4]))
+    change = active_set.subscribe("w", Region.everything(space))
     assert sorted(change.withdraw) == ["a", "b"]
     assert isinstance(change.verdict, Uncovered) and 5 <= change.verdict.witness[0] < 95
 
@@ -304,25 +304,25 @@ def test_a_verdict_of_one_that_takes_others_back() -> None:
 @pytest.mark.parametrize("cover", [*COVERS, None])
 def test_errors_change_nothing(cover: str | None) -> None:
     space = ints(10)
-    told = ActiveSet(space, cover=cover)
-    told.subscribe("a", space.where("a0 < 5"))
-    told.subscribe("p", space.where("a0 < 3"))
+    active_set = ActiveSet(space, cover=cover)
+    active_set.subscribe("a", space.where("a0 < 5"))
+    active_set.subscribe("p", space.where("a0 < 3"))
 
     def refused(action: Callable[[], Any], what: str) -> None:
-        before = told.active, told.passive, len(told)
+        before = active_set.active, active_set.passive, len(active_set)
         with pytest.raises(CallerError, match=what):
             action()
-        assert (told.active, told.passive, len(told)) == before
-        told.check_invariants()
+        assert (active_set.active, active_set.passive, len(active_set)) == before
+        active_set.check_invariants()
 
     for id in ("a", "p"):
-        refused(lambda id=id: told.subscribe(id, space.where("a0 = 9")), id)
-    for action in (told.unsubscribe, told.region):
+        refused(lambda id=id: active_set.subscribe(id, space.where("a0 = 9")), id)
+    for action in (active_set.unsubscribe, active_set.region):
         refused(lambda action=action: action("nobody"), "nobody")
     other = ints(11).where("a0 = 9")
-    refused(lambda: told.subscribe("other", other), "different spaces")
-    assert "other" not in told
-    assert told.subscribe("other", space.where("a0 = 9")).forward == ["other"]
+    refused(lambda: active_set.subscribe("other", other), "different spaces")
+    assert "other" not in active_set
+    assert active_set.subscribe("other", space.where("a0 = 9")).forward == ["other"]
 
 
 def test_an_unknown_engine_is_refused_by_name() -> None:
@@ -338,11 +338,11 @@ def test_many_at_once_are_the_same_as_one_by_one(cover: str, retract: bool | str
         random = Random(f"{SEED}/{kind}")
         chosen = random.choices(regions, k=60)
         alone, together = ActiveSet(space, cover=cover, retract=retract), ActiveSet(space, cover=cover, retract=retract)
-        for told in (alone, together):
+        for active_set in (alone, together):
             for position, region in enumerate(chosen[:10]):
-                told.subscribe(("before", position), region)
+                active_set.subscribe(("before", position), region)
             for position in range(0, 10, 2):
-                told.unsubscribe(("before", position))
+                active_set.unsubscribe(("before", position))
         ids = list(range(50))
         changes = [alone.subscribe(id, region) for id, region in zip(ids, chosen[10:], strict=True)]
         batch = together.subscribe_many(ids, chosen[10:])

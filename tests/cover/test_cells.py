@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.cover_oracles import ints, number_anew
+from helpers.cover_oracles import ints, recode
 from helpers.match_oracles import inside, pairs_by_force
 from thatch import Space
 from thatch.cover import CellIndex, CellTable, Covered, engine, verify
@@ -75,11 +75,11 @@ def cells_by_force(grid: Grid, region: Region) -> set[int]:
 
 @pytest.mark.parametrize("text", SPACES)
 @pytest.mark.parametrize("curve", CURVES)
-def test_what_is_told_is_what_is_held(text: str, curve: str) -> None:
+def test_what_is_sent_is_what_is_held(text: str, curve: str) -> None:
     """Come and go in any order: forwarded without withdrawn is the cells of all that are there, by brute force."""
     space, random = Space.parse(text), Random(f"{SEED}/{text}/{curve}")
     grid = Grid(space, ["x", "y"], bits=3, path=curve)
-    table, held, told = CellTable(grid), dict[int, set[int]](), set[int]()
+    table, held, sent = CellTable(grid), dict[int, set[int]](), set[int]()
     regions: dict[int, Region] = {}
     points = np.array([[random.randint(a.low, a.last) for a in space.attributes] for _ in range(30)])
     partly = covered = 0
@@ -90,29 +90,29 @@ def test_what_is_told_is_what_is_held(text: str, curve: str) -> None:
             withdrawn = table.unsubscribe(gone)
             del regions[gone]
             assert are_apart(withdrawn) and numbers_of(withdrawn) == lost - set().union(*held.values())
-            told -= numbers_of(withdrawn)
+            sent -= numbers_of(withdrawn)
         else:
             regions[step] = space.where(random_clause(random, space))
             held[step] = cells_by_force(grid, regions[step])
             new = table.subscribe(step, regions[step])
-            assert are_apart(new) and numbers_of(new) == held[step] - told  # nothing is told twice
+            assert are_apart(new) and numbers_of(new) == held[step] - sent  # nothing is sent twice
             partly += 0 < len(numbers_of(new)) < len(held[step])
             covered += not len(new)
-            told |= numbers_of(new)
-        assert told == set().union(*held.values()) == numbers_of(table.merged())
+            sent |= numbers_of(new)
+        assert sent == set().union(*held.values()) == numbers_of(table.merged())
         assert are_apart(table.merged()) and len(table) == len(held)
         if step % 10 == 0:
             table.check_invariants()
             for number in random.choices(range(1 << (2 * grid.bits)), k=10):
                 assert table.owners(number) == [id for id, cells in held.items() if number in cells]
-                assert table.matches_number(number) == (number in told)
+                assert table.matches_number(number) == (number in sent)
             for point in points.tolist():
                 wanted = any(region.contains_point(point) for region in regions.values())
                 assert table.matches(point) or not wanted  # more may match, none is lost
     assert partly + covered > 10 and min(partly, covered) > 1
     for id in list(held):
-        told -= numbers_of(table.unsubscribe(id))
-    assert not told and not len(table) and not len(table.merged())
+        sent -= numbers_of(table.unsubscribe(id))
+    assert not sent and not len(table) and not len(table.merged())
 
 
 def test_figures_2_and_3() -> None:
@@ -128,7 +128,7 @@ def test_figures_2_and_3() -> None:
 
 
 def test_removal_as_the_paper_has_it_loses_events() -> None:
-    """Merged ranges have no owners: cutting a subscription's out takes cells that others need (ERRATA). Ours beside."""
+    """Merged ranges have no owners: cutting a subscription's out takes cells that others need (ERRATA); ours have."""
     space, random = ints(64, 64, 64), Random(SEED)
     grid = Grid(space, bits=6)
     table, regions = CellTable(grid), dict[int, Region]()
@@ -238,10 +238,10 @@ def test_members_follow_strings() -> None:
     index = CellIndex(Grid(space))
     index.add(1, space.where("name = 'ox' AND size < 5"))
     index.add(2, space.where("name > 'p'"))
-    number_anew(space)
+    recode(space)
     index.add(3, space.where("name LIKE 'ox%'"))
     assert index.members_meeting(space.where("name = 'ox'")) == [1, 3]
-    number_anew(space)
+    recode(space)
     index.discard(1)
     assert index.members_meeting(space.where("name = 'ox'")) == [3] and 1 not in index
     with pytest.raises(CallerError, match="member already"):

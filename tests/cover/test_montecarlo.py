@@ -282,7 +282,7 @@ def test_a_pinwheel_shows_that_the_bound_is_none() -> None:
     assert exact.check(asked) == Uncovered(hole)
 
 
-def test_a_cap_is_told() -> None:
+def test_a_cap_is_reported() -> None:
     """A slice of one in a million in each of three attributes asks for more trials than there are atoms in a grain of
     sand; the verdict says how many were run, and what is claimed for those."""
     space = ints(*[1_000_000] * 3)
@@ -317,13 +317,13 @@ def test_asked_for_by_name() -> None:
     assert isinstance(covers(["price < 20", "price >= 20"], "price < 50", Space.parse("price int not null")), Covered)
     verdict = covers(["price < 20", "price >= 20"], "price < 50", Space.parse("price int not null"), cover="montecarlo")
     assert isinstance(verdict, Likely)
-    told = ActiveSet(ints(100), "montecarlo", seed=3)
-    told.subscribe("a", region_of(told.space, (0,), (59,)))
-    told.subscribe("b", region_of(told.space, (40,), (99,)))
-    change = told.subscribe("c", region_of(told.space, (20,), (80,)))
-    assert change.forward == [] and told.certificate("c") == ("a", "b")
-    assert told.unsubscribe("a").forward == ["c"]
-    told.check_invariants()
+    active_set = ActiveSet(ints(100), "montecarlo", seed=3)
+    active_set.subscribe("a", region_of(active_set.space, (0,), (59,)))
+    active_set.subscribe("b", region_of(active_set.space, (40,), (99,)))
+    change = active_set.subscribe("c", region_of(active_set.space, (20,), (80,)))
+    assert change.forward == [] and active_set.certificate("c") == ("a", "b")
+    assert active_set.unsubscribe("a").forward == ["c"]
+    active_set.check_invariants()
 
 
 def test_bad_options_are_refused() -> None:

@@ -233,22 +233,22 @@ def test_approximate_departure_gives_back_what_was_taken() -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_coming_and_going_in_a_told_set(options: dict[str, Any]) -> None:
+def test_coming_and_going_in_an_active_set(options: dict[str, Any]) -> None:
     """Certificates hold, nothing that is not covered is held back, whatever is split and however members leave."""
     random, space = Random(f"{SEED}/{options}"), ints(12, 12)
-    told, regions = ActiveSet(space, "negative", retract=bool(options), **options), dict[int, Any]()
+    active_set, regions = ActiveSet(space, "negative", retract=bool(options), **options), dict[int, Any]()
     for step in range(160):
         if regions and random.random() < 0.4:
             gone = random.choice(list(regions))
-            told.unsubscribe(gone)
+            active_set.unsubscribe(gone)
             del regions[gone]
         else:
             regions[step] = region_of(space, *random_boxes(random, space, 1, 0.5)[0])
-            told.subscribe(step, regions[step])
+            active_set.subscribe(step, regions[step])
         if step % 8 == 0:
-            told.check_invariants()
+            active_set.check_invariants()
             cells = Cells(space, regions.values())
-            held = cells.union(regions[id] for id in told.active)
+            held = cells.union(regions[id] for id in active_set.active)
             assert (held == cells.union(regions.values())).all()
 
 

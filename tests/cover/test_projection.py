@@ -285,11 +285,11 @@ def test_the_share_of_wrong_covers(d: int, k: int, of_pairs: float) -> None:
     assert skewed["wrong % of pairs"] < share["wrong % of pairs"] / 2
 
 
-@pytest.mark.parametrize("engine_class", [ProjectionEngine, PairwiseEngine])
-def test_the_example_of_the_introduction(engine_class: type[CoverEngine]) -> None:
+@pytest.mark.parametrize("made_by", [ProjectionEngine, PairwiseEngine])
+def test_the_example_of_the_introduction(made_by: type[CoverEngine]) -> None:
     """Stock in [400, 500] covers stock in [420, 440], whatever the company."""
     space = Space.parse("company string, stock double not null")
-    engine = engine_class(space)
+    engine = made_by(space)
     engine.add("X", space.where("within(50, stock, 450)"))
     assert engine.check(space.where("within(10, stock, 430)")) == Covered(("X",))
     assert engine.check(space.where("stock BETWEEN 420 AND 440 AND company = 'acme'")) == Covered(("X",))
@@ -349,7 +349,7 @@ MIXED = (
 
 
 def mixed_clause(random: Random) -> str:
-    """Balls over some attributes in some order, beside the end of an axis or not, boxes, both, and unions."""
+    """Balls over some attributes in some order, next to the end of an axis or not, boxes, both, and unions."""
     middle = {"x": f"{random.randint(-10, 10)}D", "y": f"{random.choice((-9.5, 0.0, 0.5, 9.0))}D"}
     middle |= {"n": str(random.randint(-20, 20)), "m": str(random.randint(-9, 9))}
     kind = random.random()

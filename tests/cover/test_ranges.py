@@ -98,7 +98,7 @@ def test_merging_over_gaps() -> None:
 
 def test_removing_a_merged_range_harms_nobody() -> None:
     """MICS stores merged ranges without owners, and removes a subscription by cutting its ranges out: cells that others
-    need go too (ERRATA). That way beside ours."""
+    need go too (ERRATA). That way, compared with ours."""
     random, harmed = Random(SEED), 0
     for _ in range(60):
         owned = {owner: random_ranges(random, 60) for owner in range(8)}

@@ -1,4 +1,4 @@
-"""Strings are numbered anew while others hold coordinates: regions, witnesses and threads never notice."""
+"""Strings are recoded while others hold coordinates: regions, witnesses and threads never notice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from thatch.cover import Uncovered, verify
 from thatch.space.axis import StringAxis
 
 
-def renumber(space: Space) -> None:
+def recode(space: Space) -> None:
     for attribute in space.attributes:
         if isinstance(attribute.axis, StringAxis):
             attribute.axis.labels = attribute.axis.labels.recoded([])
@@ -24,7 +24,7 @@ def test_a_witness_keeps_its_meaning() -> None:
     assert isinstance(verdict, Uncovered) and verify(verdict, region, members)
     for number in range(200):
         space.where(f"x = '{number:05d}'")
-        renumber(space)
+        recode(space)
         assert verify(verdict, region, members)
         assert "m" <= space.decode(verdict.witness)["x"] < "p"
 
@@ -45,7 +45,7 @@ def test_watchlists_too_long_to_cross_out() -> None:
 
 
 def test_threads_that_read_while_strings_move() -> None:
-    """Readers of one region, writers of new clauses, and renumberings in between: every answer is right."""
+    """Readers of one region, writers of new clauses, and recodings in between: every answer is right."""
     space = Space.parse("name string, size int")
     region = space.where("name >= 'b' AND name < 'm' OR name IN ('q', 'x', 'z')")
     expected = {name: "b" <= name < "m" or name in "qxz" for name in "abcdefghijklmnopqrstuvwxyz"}
@@ -69,7 +69,7 @@ def test_threads_that_read_while_strings_move() -> None:
 
     def move() -> None:
         while time.monotonic() < stop:
-            renumber(space)
+            recode(space)
             time.sleep(0.005)
 
     def guarded(work: Any, *arguments: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.cover_oracles import ints, number_anew, random_box, random_clause, region_of, whole
+from helpers.cover_oracles import ints, random_box, random_clause, recode, region_of, whole
 from helpers.strategies import examples
 from thatch import Space
 from thatch.cover import ActiveSet, Covered, RelationGraph, Unproven, verify
@@ -57,7 +57,7 @@ class Points:
 
 
 class Mirror:
-    """A relation graph, whoever was told by applying each change, and the naive rules, side by side."""
+    """A relation graph, a receiver that applies each change, and the naive rules, side by side."""
 
     def __init__(self, points: Points, kind: str) -> None:
         self.points = points
@@ -97,7 +97,7 @@ class Mirror:
             assert change.verdict == Covered(certificate)
 
     def apply(self, change: Change, replaced: Any = None) -> None:
-        """Forward first, then withdraw; nothing is told twice, nothing withdrawn that was not told."""
+        """Forward first, then withdraw; nothing is forwarded twice, nothing withdrawn that was not forwarded."""
         arrival = list(self.regions)
         assert change.forward == sorted(change.forward, key=arrival.index), change
         assert self.mirror.isdisjoint(set(change.forward) - {replaced}), change
@@ -215,8 +215,8 @@ def test_drawn_subscriptions(operations: list[Any], kind: str) -> None:
 def test_both_kinds_say_the_same(name: str) -> None:
     points, regions = pool(name)
     graphs = [RelationGraph(points.space, kind) for kind in KINDS]
-    told = ActiveSet(points.space, cover="pairwise", retract=True)
-    sets: list[RelationGraph | ActiveSet] = [*graphs, told]
+    active_set = ActiveSet(points.space, cover="pairwise", retract=True)
+    sets: list[RelationGraph | ActiveSet] = [*graphs, active_set]
     random, here = Random(SEED), list[int]()
     for step in range(150):
         if len(here) < 5 or random.random() < 0.6:
@@ -228,7 +228,7 @@ def test_both_kinds_say_the_same(name: str) -> None:
             changes = [each.unsubscribe(gone) for each in sets]
         assert changes[0].forward == changes[1].forward and changes[0].withdraw == changes[1].withdraw
         assert graphs[0].active == graphs[1].active
-        held = [{points.bits(each.region(id)) for id in each.active} for each in (graphs[0], told)]
+        held = [{points.bits(each.region(id)) for id in each.active} for each in (graphs[0], active_set)]
         assert held[0] == held[1]  # ActiveSet may tell another one of equals
 
 
@@ -353,7 +353,7 @@ def test_equal_ones_that_meet_late_are_combined(name: str) -> None:
 
 
 @both_kinds
-def test_the_earlier_of_equal_ones_is_told(kind: str) -> None:
+def test_the_earlier_of_equal_ones_is_active(kind: str) -> None:
     space = ints(10)
     graph = RelationGraph(space, kind)
     low = space.where("a0 < 5")
@@ -409,7 +409,7 @@ def test_an_empty_region_is_passive_and_proves_nothing(kind: str) -> None:
 
 
 @both_kinds
-def test_replacing_tells_the_net_change(kind: str) -> None:
+def test_replacing_reports_the_net_change(kind: str) -> None:
     graph = figure(kind)
     space = graph.space
     change = graph.replace("s1", region_of(space, [0], [59]))  # still covers what it covered
@@ -422,7 +422,7 @@ def test_replacing_tells_the_net_change(kind: str) -> None:
 
 
 @both_kinds
-def test_renumbered_strings(kind: str) -> None:
+def test_recoded_strings(kind: str) -> None:
     space = Space.parse("name string, size int not null 0..9")
     graph = RelationGraph(space, kind)
     clauses = {
@@ -435,20 +435,20 @@ def test_renumbered_strings(kind: str) -> None:
     for id, clause in clauses.items():
         graph.subscribe(id, space.where(clause))
     assert graph.active == ["all", "null"]
-    number_anew(space)
+    recode(space)
     change = graph.unsubscribe("all")
     assert change.forward == ["low", "high"] and graph.passive == {"m": ("high",)}
-    number_anew(space)
+    recode(space)
     elsewhere = Space.parse("name string, size int not null 0..9")  # an equal space that met other strings
     assert graph.subscribe("wide", elsewhere.where("name >= 'k'")).withdraw == ["high"]
-    number_anew(elsewhere)
+    recode(elsewhere)
     graph.check_invariants()
     assert graph.active == ["low", "null", "wide"]
 
 
 @both_kinds
 def test_balls(kind: str) -> None:
-    """What is told holds every sampled point of what is subscribed."""
+    """What is active holds every sampled point of what is subscribed."""
     space = Space.parse("x int not null 0..20, y int not null 0..20")
     points = Points(space, {"x": list(range(21)), "y": list(range(21))})
     random = Random(SEED)
@@ -479,7 +479,7 @@ def test_balls(kind: str) -> None:
 
 @both_kinds
 @pytest.mark.parametrize("name", ["plane", "strings"])
-def test_what_was_told_is_loaded_again(name: str, kind: str) -> None:
+def test_what_was_forwarded_is_loaded_again(name: str, kind: str) -> None:
     points, regions = pool(name)
     random = Random(SEED)
     mirror = Mirror(points, kind)

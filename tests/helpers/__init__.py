@@ -7,7 +7,7 @@ clause_rows      rows of every attribute type
 clause_literals  values written as literals, in every form that Spark reads
 clauses          random WHERE clauses
 cover_oracles    sets of regions, and by brute force what covers them
-active_sets      an active set beside naive rules
+active_sets      an active set compared with naive rules
 match_oracles    sets of regions and events, and by brute force what matches
 broker_bench     a broker among peers that say what a test wants
 node_process     brokers as processes

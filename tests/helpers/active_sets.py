@@ -1,4 +1,4 @@
-"""An active set beside naive rules, and regions to try both with."""
+"""An active set compared with naive rules, and regions to try both with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BY: dict[str, Coverage] = {"union": Cells.covered, "one": Cells.covered_by_one}
 
 
 class Mirror:
-    """A told set, whoever was told by applying each change, and the naive rules, side by side."""
+    """An active set, a receiver that applies each change, and the naive rules, side by side."""
 
     def __init__(self, space: Space, cells: Cells, cover: str, retract: bool | str, **options: Any) -> None:
         self.active_set = ActiveSet(space, cover=cover, retract=retract, **options)
@@ -89,16 +89,16 @@ class Mirror:
         return change
 
     def naive_promotions(self, active: list[Any]) -> list[Any]:
-        """Every passive one, in order of arrival, against the told set and those just promoted."""
+        """Every passive one, in order of arrival, against the active set and those just promoted."""
         promoted: list[Any] = []
         for id, region in self.regions.items():
-            told = [self.regions[each] for each in active + promoted]
-            if id not in active and not region.is_empty and not self.covered(self.cells, region, told):
+            forwarded = [self.regions[each] for each in active + promoted]
+            if id not in active and not region.is_empty and not self.covered(self.cells, region, forwarded):
                 promoted.append(id)
         return promoted
 
     def apply(self, change: Change) -> None:
-        """Forward first, then withdraw; nothing is told twice, nothing withdrawn that was not told."""
+        """Forward first, then withdraw; nothing is forwarded twice, nothing withdrawn that was not forwarded."""
         arrival = list(self.regions)
         assert change.forward == sorted(change.forward, key=arrival.index), change
         assert len(set(change.withdraw)) == len(change.withdraw), change
@@ -109,17 +109,17 @@ class Mirror:
         assert self.mirror == set(self.active_set.active), change
 
     def holds(self) -> None:
-        told, cells, regions = self.active_set, self.cells, self.regions
-        assert told.active == [id for id in regions if id in self.mirror]
-        assert told.passive.keys() == regions.keys() - self.mirror
-        active = {id: regions[id] for id in told.active}
+        active_set, cells, regions = self.active_set, self.cells, self.regions
+        assert active_set.active == [id for id in regions if id in self.mirror]
+        assert active_set.passive.keys() == regions.keys() - self.mirror
+        active = {id: regions[id] for id in active_set.active}
         assert (cells.union(active.values()) == cells.union(regions.values())).all()
-        for id, names in told.passive.items():
+        for id, names in active_set.passive.items():
             assert set(names) <= active.keys() and len(set(names)) == len(names), (id, names)
             assert cells.covered(regions[id], [active[name] for name in names]), (id, names)
             assert verify(Covered(names), regions[id], active), (id, names)
-        assert all(told.region(id) is region for id, region in regions.items())
-        told.check_invariants()
+        assert all(active_set.region(id) is region for id, region in regions.items())
+        active_set.check_invariants()
 
     def nobody_within(self, id: Any) -> None:
         for other in self.active_set.active:
@@ -127,10 +127,10 @@ class Mirror:
                 assert not self.cells.covered(self.regions[other], [self.regions[id]]), f"{id} covers {other}"
         if self.retract != "union" or self.active_set._engine is None or self.active_set._engine.covers_by != "union":
             return
-        for other in self.active_set.active:  # those that it meets are needed beside all others
+        for other in self.active_set.active:  # those that it meets are needed next to all others
             if other != id and not (self.regions[other] & self.regions[id]).is_empty:
                 others = self.active_regions(other)
-                assert not self.cells.covered(self.regions[other], others), f"{other} is told in vain"
+                assert not self.cells.covered(self.regions[other], others), f"{other} is forwarded needlessly"
 
 
 @cache

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from thatch import Space
-from thatch.broker import Broker, Settings
+from thatch.broker import Broker, Policy, Settings
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, without_alias
 from thatch.protocol.messages import (
     Deliver,
@@ -18,27 +20,23 @@ from thatch.protocol.messages import (
     Reject,
     Send,
     Settled,
+    Synced,
     seq_of,
 )
 from thatch.sim.network import Network, Observer
 from thatch.sim.topology import names_of
 
 SPACE = Space.parse("x int not null 0..100")
-
-
 KINDS = Space.parse("kind enum('a', 'b') not null")
-
-
 MORE_KINDS = Space.parse("kind enum('a', 'b', 'c') not null")
-
-
 FLOOD = Settings(routing="subscriptions")
-
-
 NOTHING = ((0,), (0,))
-
-
 SESSION = 7  # of every peer
+policies = pytest.mark.parametrize(
+    "policy",
+    [Policy(None), Policy(), Policy(retract=True), Policy("pairwise"), Policy("pairwise", graph="simplified")],
+    ids=str,
+)
 
 
 class Bench:
@@ -74,9 +72,9 @@ class Bench:
         return self.says(name, Digest, len(hashes[0]), *hashes)
 
     def settles(self, link: str) -> list[Effect]:
-        """A neighbour says that all it was told has settled."""
-        told = self.broker.links[link]
-        return self.handle(Settled(seq_of(told.session, told.sent_count)), link)
+        """A neighbour says that all it was sent has settled."""
+        peer = self.broker.links[link]
+        return self.handle(Settled(seq_of(peer.session, peer.sent_count)), link)
 
     def settled_neighbour(self, name: str) -> Bench:
         self.neighbour(name)
@@ -100,7 +98,7 @@ def sent(effects: Sequence[Effect], link: str) -> list[str]:
     return short
 
 
-def told(effects: Sequence[Effect], link: str = "B2") -> list[str]:
+def updates(effects: Sequence[Effect], link: str = "B2") -> list[str]:
     return [text for text in sent(effects, link) if text not in ("Settled", "Accepted")]
 
 
@@ -111,6 +109,16 @@ def rejected(effects: Sequence[Effect]) -> Reject:
 
 def is_settled(effects: Sequence[Effect], link: str = "ann") -> bool:
     return "Settled" in sent(effects, link)
+
+
+def synced(effects: Sequence[Effect], link: str = "B2") -> Synced:
+    (message,) = [each.message for each in effects if isinstance(each, Send) and isinstance(each.message, Synced)]
+    return message
+
+
+def as_held(wheres: dict[str, str]) -> list[tuple[str, str, float | None]]:
+    """By a neighbour, which knows no leases."""
+    return [(id, where, None) for id, where in wheres.items()]
 
 
 class Overlay(Observer):
@@ -174,7 +182,7 @@ class Overlay(Observer):
         return sorted(name for name, node in self.network.nodes.items() if node.handled["Publish"] > before[name])
 
     def check(self) -> None:
-        """At rest: what one end told is what the other end received."""
+        """At rest: what one end sent is what the other end received."""
         for name, node in self.network.nodes.items():
             node.broker.check_invariants()
             for link in node.broker.links.values():

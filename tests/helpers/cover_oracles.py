@@ -372,7 +372,7 @@ def clause_sets(text: str, count: int, seed: int, pool_size: int = 150) -> Itera
         yield Case(space, named, queries, f"clause_sets({text!r}, seed={seed}) number {number}")
 
 
-def number_anew(space: Space) -> None:
+def recode(space: Space) -> None:
     """What an attribute does when there is no room left between two strings."""
     before = space.string_codes
     for attribute in space.attributes:

@@ -304,7 +304,7 @@ def far(rng: Generator) -> Boxes:
 
 
 def extreme(rng: Generator, text: str) -> Boxes:
-    """Ends at the ends of the axes, beside them, at zero, and at doubles that are easy to get wrong."""
+    """Ends at the ends of the axes, next to them, at zero, and at doubles that are easy to get wrong."""
     space = Space.parse(text)
     low, high = space.low.repeat(260, 0), space.high.repeat(260, 0)
     for index, attribute in enumerate(space.attributes):
@@ -489,7 +489,7 @@ BALL_SPACE = "x double, y double not null -1000..1000, n int, p decimal(6,2) not
 
 
 def balls() -> Case:
-    """Events exactly on the radius (3² + 4² = 5²) and one step beside it, NULLs, and radii of every size."""
+    """Events exactly on the radius (3² + 4² = 5²) and one step off it, NULLs, and radii of every size."""
     space, random = Space.parse(BALL_SPACE), Random(f"{SEED}/balls")
     clauses = ["within(0, x, 3, y, 4)", "within(1e-200, x, 3, y, 4)", "within(1e200, x, 0, y, 0)", "within(5, x, 0)"]
     clauses += ["within(5, n, 3, p, 4)", "within(2.5, p, 1.5)", "within(NULL, x, 0)", "within(0, n, 7)"]
@@ -552,7 +552,7 @@ LIST_SIZES = (1, 15, 16, 17, 300, LONG_LIST)
 
 
 def watchlists() -> Case:
-    """IN and NOT IN lists of every third value, alone, crossed with others, and beside them."""
+    """IN and NOT IN lists of every third value, alone, combined with others, and next to them."""
     space = Space.parse("id int, weight double, name string, size int not null 0..99")
     writers: dict[str, Callable[[int], str]] = {
         "id": str,
@@ -585,7 +585,7 @@ def watchlists() -> Case:
 
 
 def times() -> Case:
-    """Dates, timestamps and decimals at their bounds and one step beside."""
+    """Dates, timestamps and decimals at their bounds and one step off."""
     space = Space.parse(
         "day date, at timestamp not null, price decimal(8,2) -100..100, ok bool, kind enum('a','b','c')"
     )
@@ -655,6 +655,6 @@ def box_pool(rng: Generator, space: Space, boxes: tuple[Coordinates, Coordinates
 
 
 def mixed_pool(text: str) -> Pool:
-    """Regions of clauses, with OR, IN, NULL and strings. A space of its own: its strings may be numbered anew."""
+    """Regions of clauses, with OR, IN, NULL and strings. A space of its own: its strings may be recoded."""
     case = mixed(text)
     return Pool(case.space, case.regions, case.events, contained(case.regions, case.events))

@@ -140,7 +140,7 @@ def chain(folder: Path, names: tuple[str, ...] = ("B1", "B2", "B3"), settings: s
 
 
 def agree(brokers: list[BrokerProcess]) -> bool:
-    """Whether every link is synced, and what was told over it is what was received."""
+    """Whether every link is synced, and what was sent over it is what was received."""
     tables = {broker.name: broker.get("/tables")["links"] for broker in brokers}
     health = [broker.get("/healthz")["neighbours"] for broker in brokers]
     if not all(all(each.values()) for each in health):

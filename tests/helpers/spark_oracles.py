@@ -177,7 +177,7 @@ def _bits(column: pa.ChunkedArray) -> pa.Array:
 
 
 def pairs_by_clauses(spark: SparkSession, events: pa.Table, clauses: Mapping[Any, str]) -> Pairs:
-    """Spark's answer for each clause, in its own words: every clause beside every event."""
+    """Spark's answer for each clause, in its own words: every clause with every event."""
     frame = spark.createDataFrame(events).coalesce(1)  # in order; unfolded
     ids, texts = list(clauses), list(clauses.values())
 

@@ -24,7 +24,7 @@ from helpers.cover_oracles import (
     guillotine,
     ints,
     many_boxes,
-    number_anew,
+    recode,
     region_of,
 )
 from helpers.strategies import boxes_of, examples, soaked
@@ -53,7 +53,7 @@ def held(boxes: list[Box]) -> Bools:
     return found
 
 
-def told_points(regions: Any) -> Bools:
+def merged_points(regions: Any) -> Bools:
     found = np.zeros(len(POINTS), np.bool_)
     for region in regions:
         found |= region.contains_points(COLUMNS)
@@ -69,13 +69,13 @@ def check_mergers(mergers: list[Merger], boxes: dict[Any, Box], budget: float) -
     assert sorted(id for merger in mergers for id in merger.members) == sorted(boxes)
     for merger in mergers:
         wanted = held([boxes[id] for id in merger.members])
-        told = told_points([merger.region])
-        assert not (wanted & ~told).any()
-        true = (told.sum() - wanted.sum()) / wanted.sum()
+        merged_holds = merged_points([merger.region])
+        assert not (wanted & ~merged_holds).any()
+        true = (merged_holds.sum() - wanted.sum()) / wanted.sum()
         assert true <= merger.added * (1 + 1e-9) + 1e-12 and merger.added <= budget
         if budget == 0:
             assert merger.added == 0.0
-            assert (told == wanted).all()
+            assert (merged_holds == wanted).all()
         merger.region.check_invariants()
 
 
@@ -136,9 +136,9 @@ def test_sets_have_a_largest_size() -> None:
     space = Space.parse("name string not null, x int not null 0..9")
     clauses = [f"name = '{number:03}' AND x < 5" for number in range(100)]
     assert len(sql_of(space, *clauses)) == 1
-    told = merged({number: space.where(each) for number, each in enumerate(clauses)}, space, intervals_max=16)
-    sizes = [len(each.region.terms[0].sides[0][1]) for each in told]
-    assert 100 / 16 <= len(told) < 100 / 8 and max(sizes) <= 16
+    mergers = merged({number: space.where(each) for number, each in enumerate(clauses)}, space, intervals_max=16)
+    sizes = [len(each.region.terms[0].sides[0][1]) for each in mergers]
+    assert 100 / 16 <= len(mergers) < 100 / 8 and max(sizes) <= 16
     watchlist = "name IN ({}) AND x < 5".format(", ".join(f"'{number:03}'" for number in range(50)))
     assert len(sql_of(space, watchlist, "name = '007' AND x < 5", "name = '107' AND x < 5", intervals_max=16)) == 2
 
@@ -199,19 +199,19 @@ def test_balls_stay_unless_nothing_is_bounded() -> None:
 
 
 class Neighbour:
-    """Who is told, one message at a time, and must never miss what was wanted all the while."""
+    """A receiver that gets one message at a time, and must never miss what was wanted all the while."""
 
     def __init__(self) -> None:
         self.received: dict[int, Region] = {}
 
     def take(self, change: MergeChange, wanted: Bools) -> None:
         for key, region in change.forward.items():
-            assert key not in self.received or self.received[key] != region, "told again for nothing"
+            assert key not in self.received or self.received[key] != region, "sent again for nothing"
             self.received[key] = region
-            assert not (wanted & ~told_points(self.received.values())).any()
+            assert not (wanted & ~merged_points(self.received.values())).any()
         for key in change.withdraw:
             del self.received[key]
-            assert not (wanted & ~told_points(self.received.values())).any()
+            assert not (wanted & ~merged_points(self.received.values())).any()
 
 
 Step = tuple[list[Box], list[int]]
@@ -243,7 +243,7 @@ def test_any_order_of_coming_and_going(drawn: list[Step], budget: float) -> None
             key = merging.key_of(id)
             assert key is not None and id in merging.merger(key).members
         if budget == 0:
-            assert (told_points(merging.regions.values()) == held(list(boxes.values()))).all()
+            assert (merged_points(merging.regions.values()) == held(list(boxes.values()))).all()
     for id in Random(len(drawn)).sample(sorted(boxes), len(boxes)):
         del boxes[id]
         neighbour.take(merging.discard(id), held(list(boxes.values())))
@@ -318,12 +318,12 @@ def test_clauses_with_null_sets_and_strings(text: str, budget: float) -> None:
             wanted[number] = random.choice(pool)
             merging.add(number, wanted[number])
         if number % 20 == 7 and space.string_codes:
-            number_anew(space)
+            recode(space)
         if number % 3 == 0:
             merging.check_invariants()
             cells = Cells(space, [*wanted.values(), *merging.regions.values()])
-            told, union = cells.union(merging.regions.values()), cells.union(wanted.values())
-            assert not (union & ~told).any() and (budget > 0 or (told == union).all())
+            merged_holds, union = cells.union(merging.regions.values()), cells.union(wanted.values())
+            assert not (union & ~merged_holds).any() and (budget > 0 or (merged_holds == union).all())
             members = [id for merger in merging.mergers.values() for id in merger.members]
             assert sorted(members) == sorted(id for id, region in wanted.items() if not region.is_empty)
 
@@ -338,12 +338,12 @@ def test_sampled_events_as_cost(drawn: list[Box], budget: float, seed: int) -> N
     sample = {f"a{axis}": events[:, axis] for axis in range(len(SIZES))}
     boxes: dict[Any, Box] = dict(enumerate(drawn))
     for merger in merged(regions_of(boxes), SPACE, budget, sample):
-        told = merger.region.contains_batch(sample)
+        merged_holds = merger.region.contains_batch(sample)
         wanted = np.zeros(len(events), np.bool_)
         for id in merger.members:
             wanted |= ((np.array(boxes[id][0]) <= events) & (np.array(boxes[id][1]) >= events)).all(axis=1)
             assert is_covered(region_of(SPACE, *boxes[id]), [merger.region])
-        more = (told & ~wanted).sum()
+        more = (merged_holds & ~wanted).sum()
         assert more == 0 or (more <= budget * wanted.sum() and merger.added <= budget)
 
 
@@ -453,7 +453,7 @@ def test_guillotine_partitions_shrink() -> None:
     for seed in range(5):
         boxes = guillotine(Random(seed), ((0, 0, 0), (63, 63, 63)), 60)
         regions = {number: region_of(space, *box) for number, box in enumerate(boxes)}
-        told = merged(regions, space)
-        assert len(told) < len(boxes) and sum(each.region.count() for each in told) == 64**3
+        mergers = merged(regions, space)
+        assert len(mergers) < len(boxes) and sum(each.region.count() for each in mergers) == 64**3
         (all_of_it,) = merged(regions, space, math.inf)
         assert all_of_it.region == Region.everything(space)

@@ -277,7 +277,7 @@ def _data(event: bytes) -> Any:
     return json.loads(event.decode().split("data: ", 1)[1])
 
 
-def test_a_slow_client_is_told_what_it_lost(tmp_path: Path) -> None:
+def test_a_slow_client_learns_what_it_lost(tmp_path: Path) -> None:
     async def scenario(policy: Any) -> None:
         flow = Flow(client_bytes_max=200_000, slow_client=policy)
         async with running(tmp_path, flow=flow) as node, aiohttp.ClientSession() as session:
@@ -344,7 +344,7 @@ def test_a_space_grows_with_the_settings(tmp_path: Path) -> None:
 
 
 def test_events_do_not_wait_behind_a_burst_of_subscriptions(tmp_path: Path) -> None:
-    """Neither at the broker where the burst comes in, nor on the link over which it is told on."""
+    """Neither at the broker where the burst comes in, nor on the link over which it is forwarded."""
 
     async def scenario() -> None:
         async with running(tmp_path, "B1") as one:

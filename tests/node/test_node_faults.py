@@ -65,7 +65,7 @@ class Apart:
         subprocess.run(["ip", "netns", "del", self.name], capture_output=True, check=False)
 
     def cut(self) -> None:
-        """Packets vanish; nobody is told."""
+        """Packets vanish, and neither side notices."""
         run("ip", "link", "set", self.cable, "down")
 
     def heal(self) -> None:

@@ -1,4 +1,4 @@
-"""A consumer that has stalled beside fifty that read: it slows nobody, and is told what it lost."""
+"""A consumer that has stalled, among fifty that read: it slows nobody, and learns what it lost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Silent:
             await self.socket.send_bytes(wire.frame([encode(each.message) for each in sends]))  # type: ignore[attr-defined]
 
     async def read_rest(self, last: int) -> tuple[int, int]:
-        """Events that still came, and how many it was told that it has lost."""
+        """Events that still came, and how many it was said to have lost."""
         came = lost = 0
         while True:
             for message in self.frames.decode((await self.socket.receive(timeout=5)).data):
@@ -99,20 +99,20 @@ async def stall_one(broker: BrokerProcess) -> None:
         stalled = Silent(publisher.space)
         await stalled.connect(broker.url, session)
         first = load.number
-        beside = await load.run(STALLED_SECONDS)
+        stalled = await load.run(STALLED_SECONDS)
         grown = broker.memory_mb() - memory
         await asyncio.sleep(0.3)
         published = load.number - first
         came, lost = await stalled.read_rest(load.number)
         await stalled.socket.close()
-        if beside > 2 * before:  # machines are noisy: was it the stalled one, or is it slower without it, too?
+        if stalled > 2 * before:  # machines are noisy: was it the stalled one, or is it slower without it, too?
             before = max(before, await load.run(BASE_SECONDS))
         for client in clients:
             await client.close()
         assert grown <= MEMORY_MB, f"memory has grown by {grown:.0f} MB"
         assert lost and came + lost == published, (came, lost, published)
-        slower = f"p99 {beside * 1000:.1f} ms beside a stalled one, {before * 1000:.1f} without"
-        assert beside <= 2 * max(before, 0.01), slower
+        slower = f"p99 {stalled * 1000:.1f} ms with a stalled one, {before * 1000:.1f} without"
+        assert stalled <= 2 * max(before, 0.01), slower
 
 
 def test_a_stalled_consumer_slows_nobody(tmp_path: Path) -> None:

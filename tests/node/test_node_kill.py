@@ -16,7 +16,7 @@ RESTORED_SECONDS = 2.0
 
 
 class Publisher:
-    """Publishes numbers, a few hundred a second, until it is told to stop."""
+    """Publishes numbers, a few hundred a second, until it is asked to stop."""
 
     def __init__(self, client: AsyncClient, price: float) -> None:
         self.client, self.price = client, price

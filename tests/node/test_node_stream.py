@@ -1,4 +1,4 @@
-"""What waits for a connection, and in which order it goes; streams, beside a real store."""
+"""What waits for a connection, and in which order it goes; streams, with a real store."""
 
 from __future__ import annotations
 

@@ -398,7 +398,7 @@ def test_a_ball_may_be_subtracted_where_it_does_not_meet() -> None:
 
 
 def test_between_is_one_condition_on_one_attribute() -> None:
-    """ORs of BETWEEN on one attribute are one set of intervals, as ORs of `=` are: they are united, not crossed."""
+    """ORs of BETWEEN on one attribute are one set of intervals, as ORs of `=` are: they are united, not expanded."""
     space = Space.parse("a int, b int, c int")
     ranges = {name: " OR ".join(f"{name} BETWEEN {9 * i} AND {9 * i + 4}" for i in range(12)) for name in "abc"}
     region = space.where(" AND ".join(f"({each})" for each in ranges.values()))
@@ -409,7 +409,7 @@ def test_between_is_one_condition_on_one_attribute() -> None:
 # --- Strings: equal spaces, and numberings that change ----------------------------------------------------------------
 
 
-def renumber(space: Space, more: list[str]) -> None:
+def recode(space: Space, more: list[str]) -> None:
     """As if the labels of every string attribute had been used up."""
     for attribute in space.attributes:
         if isinstance(attribute.axis, StringAxis):
@@ -421,7 +421,7 @@ def renumber(space: Space, more: list[str]) -> None:
 def test_regions_of_equal_spaces_mix(case: tuple[World, list[Condition]], other_strings: list[str]) -> None:
     world, (one, other) = case
     here, there = world.space(), world.space()
-    renumber(there, other_strings)
+    recode(there, other_strings)
     a, b = here.where(one.sql), there.where(other.sql)
     in_a, in_b = world.truth(one), world.truth(other)
     check(world, a & b, in_a & in_b)
@@ -434,17 +434,17 @@ def test_regions_of_equal_spaces_mix(case: tuple[World, list[Condition]], other_
 
 @examples(80)
 @given(cases(), st.lists(st.sampled_from(["", "a", "aa", "b", "zz", "\0"]), max_size=4))
-def test_regions_survive_a_renumbering(case: tuple[World, list[Condition]], more: list[str]) -> None:
+def test_regions_survive_recoding(case: tuple[World, list[Condition]], more: list[str]) -> None:
     world, (condition,) = case
     space = world.space()
     region, same = space.where(condition.sql), space.where(condition.sql)
     text = region.to_sql()
     expected = world.truth(condition)
-    renumber(space, more)
+    recode(space, more)
     check(world, region, expected)
     assert region.to_sql() == text
     assert region == space.where(condition.sql) == same
-    renumber(space, [])
+    recode(space, [])
     assert [region.contains(event) for event in world.events[:20]] == expected[:20].tolist()
     assert region & same == region | same == region
 
@@ -468,7 +468,7 @@ def used_up(space: Space) -> str:
 
 
 @pytest.mark.parametrize("operation", ["&", "|", "-", "==", "is_within"])
-def test_an_operation_that_makes_a_string_axis_renumber(operation: str) -> None:
+def test_an_operation_that_makes_a_string_axis_recode(operation: str) -> None:
     """Reading a region of an equal space mentions its strings here: that alone may change every label."""
     here, there = Space.parse("s string"), Space.parse("s string")
     here.where("s BETWEEN 'p' AND 'q'")
@@ -490,7 +490,7 @@ def test_an_operation_that_makes_a_string_axis_renumber(operation: str) -> None:
         region = {"&": a.__and__, "|": a.__or__, "-": a.__sub__}[operation](b)
         found = [region.contains(event) for event in events]
         assert found == [both(p, q) for p, q in zip(in_a, in_b, strict=True)]
-    assert here.attributes[0].axis.labels is not labels, "this test wants a renumbering"  # type: ignore[attr-defined]
+    assert here.attributes[0].axis.labels is not labels, "this test wants a recoding"  # type: ignore[attr-defined]
     assert [a.contains(event) for event in events] == in_a
 
 

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from helpers.cover_oracles import MIXED_SPACES, Cells, clause_pool, ints, number_anew, random_boxes, region_of
+from helpers.cover_oracles import MIXED_SPACES, Cells, clause_pool, ints, random_boxes, recode, region_of
 from thatch import Space
 from thatch.errors import CallerError, UnknownSubscription
 from thatch.rivals.summary import LinkSummary
@@ -67,7 +67,7 @@ def test_balls_strings_and_null() -> None:
     low, high = summary.intervals("x")[1]
     assert summary.intervals("x")[0] == (None, None) and low < 3.0 + 1e-9 and high > 7.0 - 1e-9
     before = summary.nbytes
-    number_anew(space)
+    recode(space)
     summary.add("more", space.where("name = 'd' AND x = 50"))
     assert summary.nbytes > before
     inside = space.encode({"x": 6.0, "name": "zz"}), space.encode({"x": 50.0, "name": "d"})

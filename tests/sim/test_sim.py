@@ -59,8 +59,8 @@ def test_the_generator_hits_its_covering_degree(degree: int) -> None:
 # --- Properties 1 and 2 of the congestion paper ----------------------------------------------------------------------
 
 
-def told_links(network: Network, id: str) -> list[tuple[str, str]]:
-    """The links over which a subscription was told."""
+def forwarded_links(network: Network, id: str) -> list[tuple[str, str]]:
+    """The links over which a subscription was forwarded."""
     return [
         (name, link.name)
         for name, node in network.nodes.items()
@@ -84,8 +84,8 @@ def settled_overlay(policy: Policy, seed: int) -> tuple[Overlay, list[str]]:
 def test_property_1_without_covering_a_subscription_travels_along_a_tree() -> None:
     net, ids = settled_overlay(Policy(None), 1)
     for id in ids:
-        links = told_links(net.network, f"{net.where[id]}/at {net.where[id]}/{id}")
-        assert len({to for _, to in links}) == len(links), "nobody is told twice"
+        links = forwarded_links(net.network, f"{net.where[id]}/at {net.where[id]}/{id}")
+        assert len({to for _, to in links}) == len(links), "no broker is sent it twice"
         assert {"P1", "P2", "P3"} <= {to for _, to in links}
         assert all(topology.path(links, net.where[id], to) is not None for _, to in links)
 
@@ -93,8 +93,8 @@ def test_property_1_without_covering_a_subscription_travels_along_a_tree() -> No
 def test_property_2_with_covering_a_covered_one_travels_along_a_path() -> None:
     net, ids = settled_overlay(Policy("pairwise"), 2)
     for id in ids:
-        links = told_links(net.network, f"{net.where[id]}/at {net.where[id]}/{id}")
-        assert len({one for one, _ in links}) == len(links), "no broker tells it twice: no branch"
+        links = forwarded_links(net.network, f"{net.where[id]}/at {net.where[id]}/{id}")
+        assert len({one for one, _ in links}) == len(links), "no broker forwards it twice: no branch"
         assert links == [] or topology.path(links, net.where[id], links[-1][1]) is not None
 
 

@@ -1,4 +1,4 @@
-"""Random runs of the real broker, each with a policy and an engine of its own, beside covering off.
+"""Random runs of the real broker, each with a policy and an engine of its own, compared with covering off.
 
 A failure names its seed and the shortest prefix of steps that still fails. More seeds: `make soak`, or by hand
 `python tests/sim/test_sim_seeds.py 1000 2000`.
@@ -41,7 +41,7 @@ def seen(seed: int) -> Observed:
             pytest.fail(f"seed {seed}, {each.policy}: {error}\n  fails after {steps} steps: {why}\n{lines}")
         if each is settings:
             own = found
-    assert own.calm == found.calm, f"seed {seed}, {settings.policy}: delivered at rest, beside covering off"
+    assert own.calm == found.calm, f"seed {seed}, {settings.policy}: delivered at rest, unlike with covering off"
     return own
 
 

@@ -82,7 +82,7 @@ def test_round_trip_and_order(declared: str, data: st.DataObject) -> None:
     one, other = data.draw(values_of(attribute)), data.draw(values_of(attribute))
     if isinstance(attribute.axis, StringAxis):
         for text in (one, other):
-            if text is not None:  # a string that is mentioned is told apart from all others
+            if text is not None:  # a string that is mentioned is distinguished from all others
                 attribute.axis.cut(text)
                 attribute.axis.cut(text + "\0")
     left, right = attribute.encode(one), attribute.encode(other)
@@ -351,7 +351,7 @@ def test_lists_of_anything(declared: str, rows: list[Any]) -> None:
 
 
 def test_no_list_crashes_the_process() -> None:
-    """`pa.array` of a NumPy datetime beside another NumPy scalar is a segmentation fault in pyarrow 26."""
+    """`pa.array` of a NumPy datetime next to another NumPy scalar is a segmentation fault in pyarrow 26."""
     program = (
         "import numpy as np; from thatch import EventError, Space\n"
         "for other in (np.int8(3), np.True_, np.float32(0.1)):\n"

@@ -98,7 +98,7 @@ def test_adversary_who_always_splits_the_smallest_gap() -> None:
     again = labels.recoded([text])
     again.check_invariants()
     check_against_sorted_list(again, [*cuts, text], [*cuts, text])
-    check_against_sorted_list(labels, cuts, cuts)  # the old numbering can still be read
+    check_against_sorted_list(labels, cuts, cuts)  # the old codes can still be read
 
 
 @examples(60)
@@ -168,7 +168,7 @@ def test_gaps_between_counts_the_gaps_touched() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ascending", "descending", "interleaved"])
-def test_ordinary_series_hardly_ever_renumber(kind: str) -> None:
+def test_ordinary_series_hardly_ever_recode(kind: str) -> None:
     size = 100_000
     order: Iterable[str] = (f"order-{i:07}" for i in range(size))
     if kind == "descending":
@@ -176,11 +176,11 @@ def test_ordinary_series_hardly_ever_renumber(kind: str) -> None:
     elif kind == "interleaved":
         order = (f"{name}-{i:07}" for i in range(size // 2) for name in ("bid", "offer"))
     axis = StringAxis()
-    renumberings, labels = 0, axis.labels
+    recodings, labels = 0, axis.labels
     for text in order:
         axis.cut(text)
-        renumberings += axis.labels is not labels
+        recodings += axis.labels is not labels
         labels = axis.labels
-    assert renumberings < 5
+    assert recodings < 5
     labels.check_invariants()
     assert len(labels) == size + 1

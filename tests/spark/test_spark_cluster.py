@@ -9,7 +9,7 @@ import pytest
 
 from helpers.spark_cluster import FEW_WAYS, Cluster
 
-pytestmark = pytest.mark.beside
+pytestmark = pytest.mark.background
 
 
 @pytest.fixture(scope="module")

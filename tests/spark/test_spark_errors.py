@@ -1,4 +1,4 @@
-"""What `thatch.spark` refuses, what it says, and what it leaves out if it is told to skip.
+"""What `thatch.spark` refuses, what it says, and what it leaves out if it is asked to skip.
 
 What can be known while the match is planned is a `CallerError`; what shows in an executor, during an action, has at
 least the text of ours.

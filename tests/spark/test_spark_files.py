@@ -113,7 +113,7 @@ ODD_TYPES: dict[str, pa.Array] = {
 
 
 def test_other_columns_of_odd_types(spark: SparkSession, tmp_path: Path) -> None:
-    """As pandas, Polars and others write them: Arrow keeps its own types beside those of Parquet."""
+    """As pandas, Polars and others write them: Arrow keeps its own types next to those of Parquet."""
     calls = {}
     for place, (name, column) in enumerate(ODD_TYPES.items()):
         path = str(tmp_path / f"{place}.parquet")

@@ -1,4 +1,4 @@
-"""`thatch.spark.learn` beside brute force over a small table."""
+"""`thatch.spark.learn` compared with brute force over a small table."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_matches_of_all_events(world: Any) -> None:
 
 
 def test_phi_as_the_paper_defines_it(world: Any) -> None:
-    """NRS by what is told without S and not with it, INC by covering; on sets of events."""
+    """NRS by what is forwarded without S and not with it, INC by covering; on sets of events."""
     learned, regions, _, held = world
     found = {row["id"]: row for row in rows_of(learned.phi)}
     assert found.keys() == {id for id, own in held.items() if own.any()}

@@ -1,4 +1,4 @@
-"""`thatch.spark.reduce` beside the in-process table run in the same order, on one cell and on hundreds.
+"""`thatch.spark.reduce` compared with the in-process table run in the same order, on one cell and on hundreds.
 
 Every certificate is verified, and names active ones only: so the active ones have the union of all.
 """

@@ -18,7 +18,7 @@ SEED = 20240302
 
 
 class Model:
-    """Names beside a dict, and every directory that a reader may still hold."""
+    """Names compared with a dict, and every directory that a reader may still hold."""
 
     def __init__(self) -> None:
         self.names = Names()

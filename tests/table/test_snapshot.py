@@ -19,16 +19,13 @@ import pytest
 
 from helpers.clause_rows import SPACE, make_rows
 from helpers.clauses import ClauseWriter
-from helpers.cover_oracles import MIXED_SPACES, ints, number_anew, random_clause
+from helpers.cover_oracles import MIXED_SPACES, ints, random_clause, recode
 from helpers.match_oracles import STRINGS
 from helpers.strategies import soaked
 from thatch import CallerError, Space, SubscriptionTable
 from thatch.cover import ExactEngine, PairwiseEngine
 from thatch.errors import SnapshotError
 from thatch.region import packing
-from thatch.region.region import Region
-from thatch.space.axis import StringAxis
-from thatch.space.labels import FIRST, LAST, Labels
 from thatch.table import snapshot as files
 
 SEED = 20240304
@@ -77,7 +74,7 @@ def filled(options: dict[str, Any], kind: str) -> tuple[SubscriptionTable, list[
         owner = random.choice((None, "ann", "é😀", ""))
         table.subscribe(f"i{number}" if text else number, random.choice(clauses), owner, due)
         if number % 10 == 0:
-            number_anew(space)
+            recode(space)
     for id in random.sample(list(table), 9):
         table.unsubscribe(id)
     for id in random.sample(list(table), 6):
@@ -98,7 +95,7 @@ def same(one: SubscriptionTable, other: SubscriptionTable) -> None:
     assert all(other[id].region.space is other.space for id in other)
 
 
-def told_by(change: Any) -> Any:
+def reported(change: Any) -> Any:
     return change.forward, sorted(change.withdraw), type(change.verdict)
 
 
@@ -142,9 +139,9 @@ def test_all_of_it_comes_back_and_goes_on(kind: str, options: dict[str, Any], tm
             changes = [each.unsubscribe(id) for each in (table, loaded)]
         else:
             changes = [each.expire(step - 10) for each in (table, loaded)]
-        assert told_by(changes[0]) == told_by(changes[1]), step
+        assert reported(changes[0]) == reported(changes[1]), step
         if step % 13 == 7:
-            number_anew(loaded.space)
+            recode(loaded.space)
         row = random.choice(rows)
         assert loaded.match(row) == table.match(row)
     loaded.check_invariants()
@@ -610,78 +607,3 @@ def test_numbers_that_were_changed(written: bytes, tmp_path: Path) -> None:
             pass
         except Exception as error:
             pytest.fail(f"{name}[{place}] = {value}: {error!r}")
-
-
-# --- What files are made of ------------------------------------------------------------------------------------------
-
-
-def test_labels_there_and_back() -> None:
-    random = Random(SEED)
-    labels = Labels()
-    for text in random.sample(STRINGS, len(STRINGS)):
-        labels.cut(text)
-    for _ in range(200):
-        labels.cut("".join(random.choices("ab\0é😀", k=random.randint(0, 5))))
-    cuts, numbers = labels.to_pairs()
-    assert cuts == sorted(cuts) and numbers == sorted(numbers) and len(cuts) == len(labels)
-    again = Labels.of_pairs(cuts, numbers)
-    again.check_invariants()
-    assert again.to_pairs() == (cuts, numbers)
-    for text in [*STRINGS, *(cut + "x" for cut in cuts)]:
-        assert again.of(text) == labels.of(text)
-    assert again.cut("abq") == labels.cut("abq") and again.to_pairs() == labels.to_pairs()
-    cuts.append("changed")
-    again.check_invariants()
-    assert Labels.of_pairs(*Labels().to_pairs()).to_pairs() == ([""], [FIRST])
-
-
-@pytest.mark.parametrize(
-    ("cuts", "numbers"),
-    [
-        ([], []),
-        (["a"], [FIRST]),
-        (["", "a"], [FIRST]),
-        ([""], [FIRST, 5]),
-        (["", "b", "a"], [FIRST, 5, 9]),
-        (["", "a", "a"], [FIRST, 5, 9]),
-        (["", "a", "b"], [FIRST, 9, 5]),
-        (["", "a", "b"], [FIRST, 5, 5]),
-        (["", "a"], [FIRST + 1, 5]),
-        (["", "a"], [FIRST, LAST + 1]),
-        (["", "a"], [-5, FIRST]),
-    ],
-)
-def test_what_are_no_labels(cuts: list[str], numbers: list[int]) -> None:
-    with pytest.raises(ValueError):
-        Labels.of_pairs(cuts, numbers)
-
-
-def test_strings_that_stand_alone() -> None:
-    """`singles` is the runs of those that are cut before and after: what `= 's'` and IN lists are made of."""
-    axis, random = StringAxis(), Random(SEED)
-    alone = random.sample([text for text in STRINGS if not text.endswith("\0")], 8)
-    lows, highs = axis.labels.singles()
-    assert len(lows) == len(highs) == 0 and lows.dtype == np.int64
-    axis.cut_many([each for text in alone for each in (text, text + "\0")])
-    axis.cut_many(["k", "m", "only before"])
-    for _ in range(2):
-        lows, highs = axis.labels.singles()
-        expected = sorted((axis.labels.cut(text), axis.labels.cut(text + "\0") - 1) for text in alone)
-        assert list(zip(lows.tolist(), highs.tolist(), strict=True)) == expected
-        assert sorted(axis.labels.cut_at(low) for low in lows.tolist()) == sorted(alone)
-        assert lows.flags.c_contiguous and highs.flags.c_contiguous and (highs[:-1] < lows[1:]).all()
-        axis.labels = axis.labels.recoded(["another"])
-
-
-def test_regions_there_and_back() -> None:
-    """Packed and unpacked: the same terms, without a look at the normal form."""
-    space, random = Space.parse(SPACE), Random(SEED)
-    writer = ClauseWriter(random)
-    regions = [space.where(writer.clause().ours) for _ in range(80)]
-    regions += [Region.nothing(space), Region.everything(space)]
-    packed = packing.pack_regions([region.terms for region in regions])
-    again = packing.unpack_regions(packed, space)
-    assert [region.terms for region in again] == [region.terms for region in regions]
-    for region in again:
-        region.check_invariants()
-    assert packing.unpack_regions(packing.pack_regions([]), space) == []

@@ -35,7 +35,7 @@ PER_JOB = 100
 SHOWN = 20
 
 CASES = r'''
--- a bigint beside a decimal: <, <=, > and >= beyond int64 are constants, for NULL too; = and <=> are not
+-- a bigint compared with a decimal: <, <=, > and >= beyond int64 are constants, for NULL too; = and <=> are not
 count > -99999999999999999999
 NOT count > 99999999999999999999
 NOT count < 99999999999999999999

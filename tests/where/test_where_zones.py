@@ -1,4 +1,4 @@
-"""Dates beside timestamps in zones where midnight may not exist, days are skipped and clocks change: Spark decides."""
+"""Dates against timestamps in zones where midnight may not exist, days are skipped and clocks change: Spark decides."""
 
 from __future__ import annotations
 

@@ -1,0 +1,245 @@
+"""Links: messages that come twice, late or early, links that drop and return, links that come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.broker_bench import SESSION, SPACE, Bench, Overlay, as_held, rejected, synced, updates
+from thatch import Space
+from thatch.broker import Policy, Settings
+from thatch.errors import CallerError
+from thatch.protocol.digest import digest
+from thatch.protocol.ids import SUBSCRIPTIONS
+from thatch.protocol.messages import (
+    Advertise,
+    Digest,
+    Drop,
+    Hello,
+    LinkDown,
+    LinkUp,
+    Persist,
+    Publish,
+    Replace,
+    Settled,
+    Subscribe,
+    Unsubscribe,
+    seq_of,
+)
+from thatch.sim.topology import chain
+
+# --- Messages that come twice, late, early or not at all --------------------------------------------------------------
+
+
+def test_a_message_that_comes_twice_changes_nothing() -> None:
+    bench = Bench().client("ann").settled_neighbour("B2")
+    message = Subscribe(seq_of(SESSION, 1), "s", "x < 5")
+    assert bench.handle(message, "ann")
+    assert bench.handle(message, "ann") == []
+    bench.counts["ann"] = 1
+    bench.says("ann", Unsubscribe, "s")
+    assert bench.handle(message, "ann") == []
+    assert bench.broker.table_size() == 0
+
+
+@pytest.mark.parametrize("session", [SESSION - 1, SESSION + 1])
+def test_a_message_of_another_session_changes_nothing(session: int) -> None:
+    bench = Bench().client("ann")
+    assert bench.handle(Subscribe(seq_of(session, 1), "s", "x < 5"), "ann") == []
+    assert bench.broker.table_size() == 0
+
+
+@pytest.mark.parametrize("is_client", [True, False])
+def test_a_gap_is_the_peers_fault(is_client: bool) -> None:
+    bench = Bench().client("peer")
+    if not is_client:
+        bench = Bench()
+        bench.neighbour("peer")
+    bench.counts["peer"] += 2
+    reject = rejected(bench.says("peer", Subscribe, "s", "x < 5"))
+    assert reject.close and reject.refused.reason == "2 messages are missing before Subscribe"
+    assert bench.broker.table_size() == 0 and not bench.broker.links["peer"].is_up
+
+
+def test_messages_before_hello_are_ignored() -> None:
+    bench = Bench()
+    bench.handle(LinkUp(1, is_client=True), "ann")
+    for message in (Subscribe(1, "s", "TRUE"), Publish("ann:1", {"x": 1}), Settled(1), Digest(1, 1, (0,), (0,))):
+        assert bench.handle(message, "ann") == []
+    assert bench.broker.table_size() == 0
+
+
+def test_messages_over_a_link_that_is_down_or_unknown_are_ignored() -> None:
+    bench = Bench().client("ann")
+    bench.handle(LinkDown(), "ann")
+    for link in ("ann", "ghost"):
+        for message in (Subscribe(seq_of(SESSION, 1), "s", "TRUE"), Publish("ann:1", {"x": 1}), Settled(1)):
+            assert bench.handle(message, link) == []
+
+
+# --- A link that drops and returns ------------------------------------------------------------------------------------
+
+
+def test_equal_digests_need_nothing() -> None:
+    bench = Bench().client("ann").settled_neighbour("B2")
+    bench.says("ann", Subscribe, "s", "x < 5")
+    bench.handle(LinkDown(), "B2")
+    answer = synced(bench.neighbour("B2", session=2, hashes=(digest([("B1/ann/s", "x < 5", None)], 1), (0,))))
+    assert (answer.subscriptions, answer.advertisements) == ({}, {})
+
+
+def test_only_the_buckets_that_differ_are_sent() -> None:
+    bench = Bench(Settings("subscriptions", Policy(None))).client("ann").settled_neighbour("B2")
+    held = {f"B1/ann/s{at}": f"x = {at}" for at in range(64)}
+    for id, where in held.items():
+        bench.says("ann", Subscribe, id.rpartition("/")[2], where)
+    bench.handle(LinkDown(), "B2")
+    bench.says("ann", Replace, "s7", "x = 77")
+    answer = synced(bench.neighbour("B2", session=2, hashes=(digest(as_held(held), 16), (0,) * 16)))
+    ((bucket, listed),) = answer.subscriptions.items()
+    assert listed["B1/ann/s7"] == ("x = 77", None)
+    assert len(listed) < 16 and all(digest([(id, "", None)], 16)[bucket] for id in listed)
+
+
+def test_what_changed_during_a_cut_is_put_right_at_both_ends() -> None:
+    overlay = Overlay(chain(["B1", "B2"]))
+    for id, where in (("kept", "x < 10"), ("dropped", "x > 90"), ("replaced", "x = 50")):
+        overlay.does("S@B1", "subscribe", id, where)
+    wire = overlay.network.wire("B1", "B2")
+    overlay.network.cut(wire)
+    overlay.does("S@B1", "unsubscribe", "dropped")
+    overlay.does("S@B1", "replace", "replaced", "x = 51")
+    overlay.does("S@B1", "subscribe", "added", "x = 60")
+    assert overlay.publish("P@B2", x=51) == {}
+    overlay.network.heal(wire)
+    overlay.network.run()
+    overlay.check()
+    assert set(overlay["B2"].received_from(SUBSCRIPTIONS, "B1")) == {
+        f"B1/S@B1/{id}" for id in ("kept", "replaced", "added")
+    }
+    assert overlay.publish("P@B2", x=51) == {"S@B1": ("replaced",)}
+
+
+def test_a_digest_that_was_not_asked_for_closes_the_link() -> None:
+    bench = Bench().client("ann").settled_neighbour("B2")
+    assert rejected(bench.says("B2", Digest, 1, (0,), (0,))).close
+    assert rejected(bench.says("ann", Digest, 1, (0,), (0,))).close
+
+
+@pytest.mark.parametrize("size", [0, -1, 2, 10**15])
+def test_a_digest_of_another_size_than_it_says_closes_the_link(size: int) -> None:
+    bench = Bench()
+    bench.handle(LinkUp(1), "B2")
+    bench.handle(Hello("B2", SESSION, SPACE.to_json(), members=("B2",)), "B2")
+    bench.counts["B2"] = 0
+    reject = rejected(bench.says("B2", Digest, size, (0,), (0,)))
+    assert reject.close and reject.refused.reason == f"a digest of 1 buckets that says it has {size}"
+
+
+# --- Links that come and go -------------------------------------------------------------------------------------------
+
+
+def test_forgetting_a_link_withdraws_all_that_came_over_it() -> None:
+    bench = Bench(Settings()).client("ann").settled_neighbour("B2").settled_neighbour("B3")
+    bench.says("B2", Advertise, "B2/p/a", "TRUE")
+    bench.says("B3", Advertise, "B3/p/a", "x < 50")
+    effects = bench.says("B3", Subscribe, "B3/c/s", "x < 5")
+    assert updates(effects) == ["Subscribe s: x < 5"]
+    effects = bench.handle(LinkDown(forget=True), "B3")
+    assert updates(effects) == ["Hello", "Unsubscribe s", "Unadvertise a"]
+    persist = effects[0]
+    assert isinstance(persist, Persist)
+    assert persist.records == (
+        Drop("subscriptions", "B3", "B3/c/s"),
+        Drop("advertisements", "B3", "B3/p/a"),
+        Drop("links", "", "B3"),
+    )
+    assert "B3" not in bench.broker.links
+
+
+def test_a_link_that_would_close_a_cycle_is_refused() -> None:
+    overlay = Overlay(chain(["B1", "B2", "B3"]))
+    overlay.network.join("B3", "B1")
+    overlay.network.run()
+    assert any(
+        "is reached by link 'B2' already: link 'B3' would close a cycle" in each for each in overlay.network.hang_ups
+    )
+    assert list(overlay["B1"].links) == ["B2"] and list(overlay["B3"].links) == ["B2"]
+    overlay.does("S@B1", "subscribe", "s", "x < 5")
+    assert overlay.publish("P@B3", x=3) == {"S@B1": ("s",)}
+
+
+def test_three_links_made_at_once_close_no_cycle_and_the_lost_ones_can_be_made_again() -> None:
+    """Each broker cuts the younger of its own two links. Together they may cut more than one; to dial again is the
+    task of whoever drives them."""
+    links = [("B1", "B2"), ("B2", "B3"), ("B3", "B1")]
+    overlay = Overlay(links)
+    network = overlay.network
+
+    def count() -> int:
+        return sum(len(node.broker.links) for node in network.nodes.values()) // 2
+
+    assert count() < 3
+    for one, other in links:
+        if network.wire(one, other) is None:
+            network.join(one, other)
+            network.run()
+    assert count() == 2
+    overlay.does("S@B1", "subscribe", "s", "x < 5")
+    assert overlay.publish("P@B3", x=3) == {"S@B1": ("s",)} and overlay.publish("P@B2", x=3) == {"S@B1": ("s",)}
+
+
+def test_a_link_to_oneself_is_refused() -> None:
+    bench = Bench()
+    bench.handle(LinkUp(1), "B9")
+    reject = rejected(bench.handle(Hello("B9", SESSION, SPACE.to_json(), members=("B9", "B1")), "B9"))
+    assert (
+        reject.close and reject.refused.reason == "broker 'B1' is reached here already: link 'B9' would close a cycle"
+    )
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        (Hello("B2", 7, Space.parse("y int").to_json()), "'B2' is of another space: y int; this broker is of x int"),
+        (Hello("B2", 7, SPACE.to_json(), version=3), "'B2' speaks version 3 of the protocol, this broker 2"),
+        (Hello("B3", 7, SPACE.to_json()), "link 'B2': 'B3' is another one"),
+        (Hello("B2", 7, SPACE.to_json(), is_client=True), "link 'B2': 'B2' is another one"),
+        (Hello("B2", 7, "nonsense"), "not a space in JSON"),
+    ],
+)
+def test_a_hello_that_does_not_fit_is_refused_with_a_reason(hello: Hello, reason: str) -> None:
+    bench = Bench()
+    bench.handle(LinkUp(1), "B2")
+    reject = rejected(bench.handle(hello, "B2"))
+    assert reject.close and reject.refused.reason.startswith(reason)
+    assert not bench.broker.links["B2"].is_met
+
+
+def test_sessions_of_a_link_only_rise() -> None:
+    """The driver counts them: what is wrong with its messages is its own mistake, and no link is cut for it."""
+    bench = Bench().client("ann")
+    with pytest.raises(CallerError, match="sessions of link 'ann' rise: 1 after 1"):
+        bench.handle(LinkUp(1, is_client=True), "ann")
+    assert bench.broker.links["ann"].is_met
+
+
+def test_a_client_that_takes_the_name_of_a_neighbour_does_not_cut_that_link() -> None:
+    bench = Bench().settled_neighbour("B2")
+    with pytest.raises(CallerError, match="link 'B2' was a broker: forget it first"):
+        bench.handle(LinkUp(2, is_client=True), "B2")
+    assert bench.broker.links["B2"].is_synced
+
+
+def test_a_first_session_that_does_not_rise_makes_no_link() -> None:
+    bench = Bench()
+    with pytest.raises(CallerError, match="sessions of link 'B2' rise: 0 after 0"):
+        bench.handle(LinkUp(0), "B2")
+    assert not bench.broker.links
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a~b", "a:b"])
+def test_a_link_to_a_name_that_ids_could_not_hold_is_the_drivers_mistake(name: str) -> None:
+    bench = Bench()
+    with pytest.raises(CallerError):
+        bench.handle(LinkUp(1, is_client=True), name)
+    assert not bench.broker.links
