@@ -28,7 +28,7 @@ _CAN_BORROW = hasattr(numba.core.options.DefaultOptions, "_nrt")  # else kernels
 
 
 def address(array: Any) -> int:
-    """Where an array's numbers are: for `at_address`, while somebody keeps the array."""
+    """Where an array's numbers are: for `int64_at` and its like, while the array is kept."""
     place: int = array.__array_interface__["data"][0]
     return place
 

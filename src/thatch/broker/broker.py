@@ -1,4 +1,4 @@
-"""The broker. `handle(message, link, now)` is the only way in, the list of effects the only way out.
+"""The broker. `handle(message, link, now)` is the way in (`publish_all` for many events), effects are the way out.
 
 The rule that keeps it clean: no input or output, no clock, no thread, no iteration over sets. Its driver (the simulator
 or the node) delivers what comes over each link in order, and runs the effects in order.

@@ -221,12 +221,16 @@ class AsyncClient:
         to a limit, until they have been dealt with."""
         self._check()
         if durable is not None:
+            if id is not None:
+                raise CallerError(f"durable={durable!r} is the id of the subscription: leave out id={id!r}")
             return await self._subscribe_durably(durable, where, bytes_max, seconds_max, settled)
         return await self.subscribe_many({id or self._next_id(): where}, settled)
 
     async def subscribe_many(self, wheres: Mapping[str, str], settled: bool = True) -> AsyncSubscription:
         """Clauses by id, as one subscription: an event that several of them want comes once."""
         self._check()
+        if not wheres:
+            raise CallerError("a subscription has at least one clause: {id: clause, …}")
         for id in wheres:
             if id in self._plain:
                 raise CallerError(f"there is a subscription {shown(id)}: replace it")
@@ -276,10 +280,12 @@ class AsyncClient:
             await wait
             self._durable.pop(subscription.id, None)
         else:
+            waits = []
             for id in subscription.wheres:
                 self._send(self._client.unsubscribe(HOME, id))
                 self._plain.pop(id, None)
-            await self._until(SUBSCRIPTIONS, id, False)
+                waits.append(self._until(SUBSCRIPTIONS, id, False))
+            await asyncio.gather(*waits)
         subscription.end()
 
     def _check(self) -> None:

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from thatch.errors import CallerError, PeerError
-from thatch.node.driver import DISK_FULL, Endpoint, Outcome
+from thatch.node.driver import DISK_FULL, ClientEndpoint, Endpoint, Outcome
 from thatch.node.host import Host
 from thatch.node.outgoing import Outgoing, Overflow
 from thatch.protocol import wire
@@ -144,7 +144,7 @@ class Connection(Endpoint):
                 copy.shutdown(socket.SHUT_RDWR)
 
 
-class ClientConnection(Connection):
+class ClientConnection(Connection, ClientEndpoint):
     kind = wire.FromClient
 
     def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int) -> None:
@@ -342,9 +342,6 @@ class NeighbourConnection(Connection):
             if not self.waits_for_space:
                 driver.received_up_to[self.name] = self._store, each.number
         return Outcome.KEPT in outcomes
-
-    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
-        raise AssertionError("events go to a neighbour by its stream")
 
     def ended(self) -> None:
         driver = self.node.driver

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from thatch.broker import ClientState
-from thatch.node.driver import Driver, Endpoint, Outcome
+from thatch.node.driver import ClientEndpoint, Driver, Outcome
 from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import LinkUp, Message, Publish, Refused
 from thatch.protocol.messages import Send as Sending
 
 
-class LocalClient(Endpoint):
+class LocalClient(ClientEndpoint):
     def __init__(self, driver: Driver, name: str, durable: bool = False) -> None:
         self.name, self.driver = name, driver
         self.client = ClientState(name, driver.broker.space)

@@ -80,10 +80,10 @@ class Node:
         self._grown = wanted if wanted != broker.space and wanted.extends(broker.space) else None
         flow, retention = config.flow, config.retention
         limits = Limits(
-            retention.neighbour_bytes_max,
-            retention.neighbour_seconds_max,
-            flow.neighbour_bytes_max,
-            flow.unacknowledged_bytes_max,
+            bytes_max=retention.neighbour_bytes_max,
+            seconds_max=retention.neighbour_seconds_max,
+            memory_bytes_max=flow.neighbour_bytes_max,
+            unacknowledged_bytes_max=flow.unacknowledged_bytes_max,
         )
         driver = Driver(broker, store, Gate(), limits)
         for link in broker.links.values():

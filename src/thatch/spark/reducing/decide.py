@@ -215,7 +215,7 @@ def _with_regions(
     np.logical_or.at(is_near, np.repeat(np.arange(len(sizes)), sizes), near)
     is_near[list(odd)] = True  # also those of which a cell has nothing
     # Parts of balls prove no more than the balls do, and making them takes most of the time.
-    engine._takes_parts = any(term.box_count() > BOXES_MAX for region in odd.values() for term in region.terms)
+    engine.takes_parts = any(term.box_count() > BOXES_MAX for region in odd.values() for term in region.terms)
     found: dict[int, tuple[int, ...]] = {}
     edges = [0, *(np.flatnonzero(np.diff(is_near)) + 1).tolist(), len(sizes)]
     for start, stop in pairwise(edges):
