@@ -62,7 +62,7 @@ def plan_of_scenario(name: str, options: Options, act: Act, run: Callable[[Any],
     if name not in SCENARIOS:
         raise CallerError(f"no scenario {name!r}; there are {', '.join(SCENARIOS)}")
     if act.to is not None:
-        raise CallerError("another policy is planned of clauses: give files, not a scenario")
+        raise CallerError("--to-cover plans for clauses: give --space and clauses instead of --scenario")
     policy = options.policy
     history = options.routing == "advertisements" and policy.cover is not None
     if history and policy.theta is None:  # so that there is a history to judge by

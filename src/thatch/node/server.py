@@ -74,8 +74,8 @@ class Node:
         broker = Broker.restored(config.name, space, store.records(), config.settings(), image=store.image())
         if not wanted.extends(broker.space) and not broker.space.extends(wanted):
             raise StoreError(
-                f"store {store.path}: of the space {broker.space}; the configuration says {wanted}. A space may grow "
-                "by nullable attributes and by values of enums, at the end"
+                f"store {store.path} has the space {broker.space}; the configuration says {wanted}. A space can only "
+                "grow: by nullable attributes and by values of enums, at the end"
             )
         self._grown = wanted if wanted != broker.space and wanted.extends(broker.space) else None
         flow, retention = config.flow, config.retention

@@ -428,10 +428,12 @@ def _check_rows(connection: sqlite3.Connection, path: Path) -> None:
 def _check_owner(connection: sqlite3.Connection, path: Path, name: str) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
-        raise StoreError(f"store {path}: of version {version}, this program reads {VERSION}; see docs/operations.md")
+        raise StoreError(f"store {path} has version {version}, this program reads {VERSION}; see docs/operations.md")
     about = dict(connection.execute("SELECT key, value FROM about").fetchall())
     missing = {"name", "identity", "life"} - about.keys()
     if missing:
         raise damaged(path, f"damaged: it does not say its {', '.join(sorted(missing))}")
     if about["name"] != name:
-        raise StoreError(f"store {path}: of broker {about['name']!r}, not of {name!r}; each broker has its own store")
+        raise StoreError(
+            f"store {path} belongs to broker {about['name']!r}, not to {name!r}; each broker has its own store"
+        )
