@@ -272,7 +272,7 @@ class Broker:
         return {each.name: each.sent_total for each in brokers if each.name != but and each.sent_total > each.settled}
 
     def _answer(self) -> None:
-        """Say what has settled by now."""
+        """Send `Settled` for what has settled by now."""
         for link in self._links.values():
             if link.waiting:
                 seq = link.take_settled(self._links)
@@ -383,7 +383,7 @@ class Broker:
         return None if is_echo else id
 
     def _space_of(self, text: str) -> Space:
-        """Most often it is ours."""
+        """The space of a text, which is most often our own."""
         return self.space if text == self._space_text else self._read_space(text)
 
     def _region(self, where: str) -> Region:
@@ -679,7 +679,7 @@ class Broker:
         return self._forwarding.received
 
     def table_size(self) -> int:
-        """Subscriptions received."""
+        """How many subscriptions came over all links."""
         return len(self.received.subscriptions)
 
     def received_from(self, table: str, link: str) -> dict[str, str]:
@@ -687,7 +687,7 @@ class Broker:
         return {id: entry.where for id, entry in self.received.table(table).of_link(link).items()}
 
     def outbound(self, table: str, link: str) -> OutboundTable:
-        """What a neighbour was sent."""
+        """What was sent over a link, of subscriptions or of advertisements."""
         return self._links[link].outbound.table(table)
 
     def shared(self) -> dict[int, Any]:

@@ -84,7 +84,7 @@ class LinkCells:
         return int(self.grid.numbers(np.array([point], np.int64))[0])
 
     def ranges(self, link: str, id: str) -> tuple[int, ...]:
-        """To tell a neighbour."""
+        """The ranges of a subscription's cells, flat, for a neighbour."""
         found = self._owners.get((link, id))
         return () if found is None else tuple(found[2].ravel().tolist())
 

@@ -147,7 +147,7 @@ class Worth:
         self._checked = self._covered = self._unchecked = 0
 
     def next(self) -> bool:
-        """Check the next one?"""
+        """Whether to check the next newcomer."""
         if self.covered_share_min is None:
             return True
         if self._unchecked:

@@ -42,7 +42,7 @@ class Distances:
         self._seen: dict[str, dict[str, deque[Slice]]] = {}  # subscription -> advertisement
 
     def __len__(self) -> int:
-        """Subscriptions that have had events."""
+        """How many subscriptions have had events."""
         return len(self._seen)
 
     def saw(self, id: str, advertisements: Iterable[str], distance: int, now: float) -> None:

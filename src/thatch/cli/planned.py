@@ -25,7 +25,7 @@ THETA = 0.9  # of the plan that is shown beside others
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One of them."""
+    """What is planned: one of these three."""
 
     unsubscribe: str | None = None  # an id
     subscribe: str | None = None  # a clause
@@ -33,7 +33,7 @@ class Act:
 
 
 def plan_of_clauses(clauses: Iterable[tuple[str, str]], space: Space, policy: Policy, act: Act) -> list[Plan]:
-    """Of clauses by id."""
+    """Plans for a broker that has these clauses, given with their ids."""
     broker = Broker("broker", space, Settings("subscriptions", policy))
     for name, is_client in ((CLIENT, True), (NEIGHBOUR, False)):
         broker.handle(LinkUp(SESSION, is_client), name, 0.0)

@@ -62,7 +62,7 @@ class _Waiter(msgspec.Struct):
 
 
 class AsyncClient:
-    """Made by `connect`."""
+    """A client for programs with an event loop. `connect` makes it."""
 
     def __init__(self, url: str, name: str, space: Space, session: aiohttp.ClientSession) -> None:
         self.url, self.name, self.space = url, name, space
@@ -136,7 +136,7 @@ class AsyncClient:
             subscription.end()
 
     async def _stay(self) -> None:
-        """Connected, again and again."""
+        """Dial again whenever the connection is lost."""
         delay, longest = RETRY_SECONDS
         try:
             while True:

@@ -76,7 +76,7 @@ class BoxedEngine(CoverEngine):
         raise NotImplementedError
 
     def _undecided(self) -> Unproven:
-        """After UNDECIDED: why."""
+        """The verdict after UNDECIDED, with the reason."""
         raise NotImplementedError
 
     def _uncovered(self, low: Ints, high: Ints) -> Uncovered:
@@ -90,7 +90,7 @@ class BoxedEngine(CoverEngine):
     # --- Members -----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Without members."""
+        """Begin again without members."""
         self.index = BoxIndex(self.space.low[0], self.space.high[0])
         self._slots, self._ids, self._empty, self._vague, self._odd, self._regions = {}, {}, {}, {}, {}, {}
 

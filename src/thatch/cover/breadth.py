@@ -55,7 +55,7 @@ def boxes_of(region: Region) -> tuple[Ints, Ints, bool]:
 
 
 def breadth(region: Region) -> float:
-    """Of a region that holds something."""
+    """The breadth of a region that is not empty."""
     low, high, _ = boxes_of(region)
     return float(breadths(low, high, np.array([0, len(low)]), region.space)[0])
 

@@ -115,7 +115,7 @@ class CellTable:
 
     @property
     def nbytes(self) -> int:
-        """Of the ranges, without ids."""
+        """The memory of the ranges, without ids."""
         return self._ranges.nbytes
 
     def check_invariants(self) -> None:

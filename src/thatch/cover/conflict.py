@@ -296,7 +296,7 @@ class ConflictTable:
         return [row for row, count in enumerate(self.counts) if count == self.defined.shape[1]]
 
     def has_polyhedron_witness(self) -> bool:
-        """Corollary 3."""
+        """Corollary 3: whether a polyhedron witness exists."""
         return all(count >= place + 1 for place, count in enumerate(sorted(self.counts)))
 
     def minimized(self) -> tuple[list[int], list[int]]:

@@ -106,7 +106,7 @@ class PairwiseEngine(CoverEngine):
 
 
 class _Linear:
-    """All members in turn."""
+    """Compares with all members in turn."""
 
     def __init__(self, space: Space) -> None:
         self.space = space

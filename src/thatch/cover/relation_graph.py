@@ -63,7 +63,7 @@ VIRTUAL = Virtual.NODE
 
 
 class Relation(Enum):
-    """Of one node to another."""
+    """How one node relates to another."""
 
     SUBSET = auto()
     SUPERSET = auto()

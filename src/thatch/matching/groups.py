@@ -70,7 +70,7 @@ class Groups:
             self.passive.discard(number)
 
     def move(self, number: int, region: Region, active: bool) -> None:
-        """From one to the other."""
+        """Move a subscription from one index to the other."""
         if self.passive is not self.active:
             self.discard(number)
             self.add(number, region, active)

@@ -231,7 +231,7 @@ class LevelledMatcher(Matcher):
         self._publish()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LevelledMatcher:
-        """With a lock of its own."""
+        """A copy with a lock of its own."""
         other = memo[id(self)] = object.__new__(type(self))
         with self._lock:
             other.__dict__ = {name: deepcopy(each, memo) for name, each in self.__dict__.items() if name != "_lock"}

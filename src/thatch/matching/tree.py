@@ -58,7 +58,7 @@ class Tree(NamedTuple):
 
 
 def empty_tree(nodes: int = 0, columns: int = 0) -> Tree:
-    """With room for so many."""
+    """An empty tree with room for so many nodes."""
     return Tree(
         np.zeros((nodes, LANES), np.int32), np.zeros(nodes + 1, np.int32), np.empty(columns, np.int32),
         np.empty((columns, 2)), np.empty((columns, 2, LANES), np.uint8), np.zeros(1, np.int64),

@@ -150,7 +150,7 @@ class MergeSet:
         self._start()
 
     def _start(self) -> None:
-        """Without what is known by coordinates."""
+        """Begin again without what is known by coordinates."""
         self._string_codes = self.space.string_codes
         self._shapes: dict[tuple[Term, ...], MergeShape] = {}
         self._pairs = Pairs(self.space)
@@ -161,7 +161,7 @@ class MergeSet:
 
     @property
     def regions(self) -> dict[int, Region]:
-        """By key, ascending."""
+        """The region of each merger by its key, ascending."""
         return {key: self._forwarded[key] for key in sorted(self._forwarded)}
 
     @property

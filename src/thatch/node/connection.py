@@ -49,7 +49,7 @@ class Connection(Endpoint):
         self._space: Any = None
 
     async def run(self) -> None:
-        """Until the connection ends."""
+        """Read and write until the connection ends."""
         writer = asyncio.create_task(self._write())
         try:
             await self._read()
@@ -124,7 +124,7 @@ class Connection(Endpoint):
             self.close(refused.reason)
 
     def close(self, reason: str, code: int = wire.CLOSED_FOR_FAULT) -> None:
-        """Say why, and hang up."""
+        """Send the reason, and hang up."""
         if not self.reason:
             self.reason = reason
             self.node.spawn(self._close(reason, code))
@@ -137,7 +137,7 @@ class Connection(Endpoint):
         self.cut()
 
     def cut(self) -> None:
-        """At once, whatever is under way."""
+        """Shut the socket at once, whatever is under way."""
         with suppress(OSError):
             copy = socket.socket(fileno=os.dup(self._descriptor))
             with copy:
@@ -247,7 +247,7 @@ class NeighbourConnection(Connection):
         self._ticket = 0
 
     def meet(self, name: str) -> None:
-        """The neighbour is known."""
+        """The peer is this neighbour: connect its link."""
         self.name = name
         driver = self.node.driver
         other = driver.endpoints.get(name)

@@ -38,7 +38,7 @@ DISK_FULL = "the disk of broker {} is full: events that a durable subscription w
 
 
 class Outcome(Enum):
-    """Of an event."""
+    """What became of an event."""
 
     ROUTED = 0
     KEPT = 1  # and to be acknowledged when it is on disk
@@ -81,7 +81,7 @@ class Driver:
         return self._session
 
     def stream(self, link: str) -> Stream:
-        """To a neighbour."""
+        """The stream of events to a neighbour."""
         stream = self.streams.get(link)
         if stream is None:
             stream = self.streams[link] = Stream(link, self.store, self._limits)

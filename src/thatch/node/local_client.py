@@ -41,10 +41,10 @@ class LocalClient(ClientEndpoint):
         self.on_message(message)
 
     def on_message(self, message: Message) -> None:
-        """For those who wait for answers."""
+        """A message for this client; subclasses that wait for answers override it."""
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
-        """For those who subscribe."""
+        """An event for this client; subclasses that subscribe override it."""
 
     def send_refusal(self, refused: Refused, close: bool) -> None:
         self.send(refused)

@@ -330,7 +330,7 @@ class Node:
         return self.dropped + sum(each.outgoing.dropped for each in self._connections)
 
     def totals(self) -> dict[str, int]:
-        """Over all lives of the store."""
+        """Events taken in and sent out, over all lives of the store."""
         counts = [link.counts for link in self.driver.broker.links.values()]
         now = {name: sum(getattr(each, name) for each in counts) for name in ("events_in", "events_out")}
         return {name: value + self._before.get(name, 0) for name, value in now.items()}

@@ -143,7 +143,7 @@ class Store:
         return [QueueRow(*row) for row in rows]
 
     def stored(self, queue: str) -> Iterator[StoredRow]:
-        """What a queue holds."""
+        """The events that a queue holds, without their bytes."""
         rows = self._connection.execute(
             "SELECT number, at, length(event) FROM events WHERE queue = ? ORDER BY number", (queue,)
         )
@@ -173,7 +173,7 @@ class Store:
 
     @property
     def ticket(self) -> int:
-        """Of what was asked for last."""
+        """The ticket of what was asked for last."""
         return self._asked
 
     def next_number(self) -> int:

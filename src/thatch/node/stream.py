@@ -94,7 +94,7 @@ class Stream:
 
     @property
     def waiting_bytes(self) -> int:
-        """In memory."""
+        """The bytes of events that wait in memory."""
         return self._memory_bytes
 
     @property

@@ -36,7 +36,7 @@ def plan_unsubscription(net: Overlay, id: str, settings: Settings | None = None)
 
 
 def plan_subscription(net: Overlay, broker: str, id: str, where: str, settings: Settings | None = None) -> Plan:
-    """If somebody subscribed at a broker."""
+    """A plan for a subscription at a broker."""
     if broker not in net.subscriber_brokers:
         raise CallerError(
             f"nobody subscribes at broker {shown(broker)}; they do at {', '.join(net.subscriber_brokers)}"

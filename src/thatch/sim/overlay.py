@@ -107,7 +107,7 @@ class Overlay:
             node.cost = cost(node.broker.settings)
 
     def retune(self, settings: Settings) -> None:
-        """From now on things leave otherwise."""
+        """Give all brokers other settings for how subscriptions leave."""
         self.settings = settings
         self.tune(self.network, settings)
 

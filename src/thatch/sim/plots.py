@@ -15,7 +15,7 @@ SHOWN = 8  # brokers by name in one picture; the others in grey
 
 
 def draw(table: pa.Table, folder: Path, title: str) -> list[Path]:
-    """One PNG a question."""
+    """Draw one PNG for each question."""
     try:
         import matplotlib
     except ImportError:

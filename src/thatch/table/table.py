@@ -67,7 +67,7 @@ class RegionMatch:
 
 
 class SubscriptionTable(Mapping[Id, Subscription]):
-    """DurableStatus queries in one process.
+    """Standing queries in one process.
 
     >>> table = SubscriptionTable(Space.parse("symbol string, price double not null 0..1000"))
     >>> table.subscribe("cheap", "price < 20", owner="ann").forward
@@ -476,7 +476,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         return table
 
     def _take_in(self, ids: list[Any], regions: list[Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
-        """Into an empty table, without deciding."""
+        """Fill an empty table without deciding anything."""
         if self._active_set is None:
             self._regions = dict(zip(ids, regions, strict=True))
         else:

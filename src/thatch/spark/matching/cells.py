@@ -51,7 +51,7 @@ def hashed(value: str) -> str:
 
 
 def hashes(values: str) -> str:
-    """Those of an array."""
+    """The hashes of an array of values."""
     return f"transform({values}, __thatch_value -> {hashed('__thatch_value')})"
 
 
@@ -108,7 +108,7 @@ def code(key: str, cells: Sequence[str]) -> str:
 
 
 def code_of(key: int, cells: Sequence[int]) -> int:
-    """The same of numbers."""
+    """`code` for numbers in Python."""
     for place in range(ATTRIBUTES_MAX):
         key = (key << BITS) + (cells[place] if place < len(cells) else 0)
     return key

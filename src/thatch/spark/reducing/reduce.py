@@ -109,7 +109,7 @@ class Reduction:
 
     @cached_property
     def division(self) -> Division:
-        """Cells from a sample."""
+        """The space cut into cells, from a sample."""
         count = self.count
         sample = self.frame if count <= SAMPLE else self.frame.sample(fraction=SAMPLE / count, seed=1)
         found = sample.mapInArrow(SampleBoxes(self.numbered), SampleBoxes.schema(self.id)).toArrow()
