@@ -102,7 +102,7 @@ def _compiled(function: F, inline: Literal["always", "never"], is_counting: bool
             file._source_stamp = _kernels_stamp()
             # Compared before the rest of an index is unpickled, which fails if a type that it names is gone.
             file._version = f"{file._version} {_kernels_stamp()}"
-    except (RuntimeError, OSError):  # "no locator available": neither beside the file nor in the user's home
+    except (RuntimeError, OSError):  # "no locator available": neither next to the file nor in the user's home
         compiled = numba.njit(**options)(function)
     result: F = compiled
     return result

@@ -141,8 +141,8 @@ class Broker:
         image: bytes | None = None,
         decided: Mapping[str, Decision] | None = None,
     ) -> Broker:
-        """As it was, from all its records in order. Its links are down; what it forwards is decided anew, or known, and
-        compared with what each neighbour holds when the link is up.
+        """As it was, from all its records in order. Its links are down; what it forwards is decided again, or known,
+        and compared with what each neighbour holds when the link is up.
 
         `image`: what it knew at an earlier moment (image.py). `decided`: what was decided elsewhere about
         subscriptions, by the ids of the records. On each link one stays passive if all that its certificate names is

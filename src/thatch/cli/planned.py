@@ -1,7 +1,7 @@
 """`thatch plan`: what would be sent if a subscription left, or came, or the policy changed. Nothing is done.
 
 Of clauses in files: one broker, whose client has them all, and one neighbour that would get them. Of a scenario of the
-simulator: its overlay as it is when all is loaded and its events have come, under its own policy and beside others.
+simulator: its overlay as it is when all is loaded and its events have come, under its own policy and others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from thatch.space.space import Space
 
 CLIENT, NEIGHBOUR, SESSION = "subscribers", "neighbour", 1
 NEW = "new"  # the id of a subscription that would come
-THETA = 0.9  # of the plan that is shown beside others
+THETA = 0.9  # of the incremental plan that is always shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _tuned(policy: Policy, **fields: Any) -> Policy:
 
 
 def _first(ids: Iterable[str]) -> str:
-    """The first root that a workload made, or whoever came first."""
+    """The first root that a workload made, or the first subscription."""
     made = list(ids)
     return "r0" if "r0" in made else made[0]
 

@@ -372,7 +372,7 @@ class AsyncClient:
     async def post(self, event: Mapping[str, Any], payload: bytes = b"") -> asyncio.Future[str]:
         """Publish without waiting for the acknowledgement, which the future brings. Waits while much is under way."""
         self._check()
-        if len(self._outgoing) >= TURN:  # whoever publishes in a loop lets others work meanwhile
+        if len(self._outgoing) >= TURN:  # a loop that publishes lets other tasks work
             await asyncio.sleep(0)
         while self._unacknowledged_bytes > WINDOW:
             self._room.clear()
@@ -510,4 +510,4 @@ def _succeed(future: asyncio.Future[None]) -> None:
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.add_done_callback(lambda each: each.exception())  # whoever does not wait for it does not care
+        future.add_done_callback(lambda each: each.exception())  # a caller that does not wait for it ignores it

@@ -32,7 +32,7 @@ from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription, shown
 from thatch.region.region import Region
 from thatch.space.space import Space
 
-NAMES_MAX = 32  # a longer certificate is computed anew
+NAMES_MAX = 32  # a longer certificate is computed again
 UNION = "union"
 
 
@@ -379,7 +379,7 @@ class ActiveSet:
         return self._short(id, tuple(dict.fromkeys(rest + verdict.certificate)))
 
     def _short(self, id: Any, certificate: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Past NAMES_MAX names compute it anew, and keep the long one if that proves nothing."""
+        """Past NAMES_MAX names compute it again, and keep the long one if that proves nothing."""
         if len(certificate) <= NAMES_MAX:
             return certificate
         assert self._engine is not None

@@ -120,7 +120,7 @@ class Grid:
         cells: Mapping[str, Iterable[Any]] | None = None,
         ranges_max: int = RANGES_MAX,
     ) -> None:
-        """`cells` are the values at which cells of an attribute begin, beside the first."""
+        """`cells` are the values at which cells of an attribute begin, except the first."""
         cells = None if cells is None else {name: tuple(values) for name, values in cells.items()}
         names = [attribute.name for attribute in space.attributes]
         chosen = names[:ATTRIBUTES] if attributes is None else list(attributes)

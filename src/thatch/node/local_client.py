@@ -1,4 +1,4 @@
-"""A client that lives in the node itself: a durable subscription, whoever comes over plain HTTP."""
+"""A client that lives in the node itself: a durable subscription, or a user of plain HTTP."""
 
 from __future__ import annotations
 

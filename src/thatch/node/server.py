@@ -318,7 +318,7 @@ class Node:
             self._image_at = records
             self.store.set_image(self.driver.broker.image())
 
-    # --- For those who look ------------------------------------------------------------------------------------------
+    # --- Inspection --------------------------------------------------------------------------------------------------
 
     @property
     def connection_count(self) -> int:

@@ -400,7 +400,7 @@ def _connection(path: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path, name: str) -> None:
-    """All of it beside, then one rename: a file of this name is a whole store, always."""
+    """Make it under another name, then rename it: a file of this name is always a whole store."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
     try:

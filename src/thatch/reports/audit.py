@@ -1,6 +1,6 @@
 """An audit of a rule set: which rules say nothing new, why, in words, and what it saves to be without them.
 
-Every claim has its proof beside it: the rules whose union holds the one that is redundant, or that a merger says.
+Every claim has its proof: the rules whose union holds the one that is redundant, or that a merger says.
 Whoever reads the report can check each with `thatch covers`, and a test does.
 """
 

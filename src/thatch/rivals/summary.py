@@ -15,7 +15,7 @@ as negative-space tells it; theirs keep ids with each range, which is matching b
 is what a neighbour would be told: intervals, without ids, in bytes against false positives.
 
 Errs: it adds events, it never loses one. It cannot prove covering, so it is no engine. Cost: changes are O(1), the next
-question sorts the ends of each attribute anew; a question is a binary search for each attribute.
+question sorts the ends of each attribute again; a question is a binary search for each attribute.
 """
 
 from __future__ import annotations

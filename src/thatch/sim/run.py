@@ -460,7 +460,7 @@ class Run(Observer):
                 raise Failed(f"{table} of {name} at {broker} have not settled at rest")
 
     def _publish_calmly(self, event: dict[str, Any]) -> None:
-        """At rest an event goes to exactly those who want it, and each time to the same ones."""
+        """At rest an event goes to exactly the clients that want it, each time to the same ones."""
         person = self._publisher_of(event)
         is_new = "more" in event or event.get("kind") == "d"
         if person is None or (is_new and not self.is_grown):

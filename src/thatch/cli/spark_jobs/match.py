@@ -44,7 +44,7 @@ class MatchRequest:
 
     @property
     def skipped_path(self) -> str:
-        """Where rows go that are left out: beside the output."""
+        """Where rows go that are left out: next to the output."""
         return self.skipped or (f"{self.output.rstrip('/')}.skipped" if self.output else "thatch-skipped")
 
     @property

@@ -1,4 +1,4 @@
-"""What events and subscriptions look like beside one another, and what brokers should know of it.
+"""What events and subscriptions look like together, and what brokers should know about it.
 
 Which attributes tell subscriptions apart, each on its own and jointly (choice.py); where cells should begin so that
 each holds as many events (MICS, 6.3); how often each subscription matches; how alike they are (similar.py); which

@@ -35,7 +35,7 @@ from thatch.spark.tables import ID, SubscriptionFrame, check_time_zone, event_co
 from thatch.spark.text import name_sql
 
 STRATEGIES = ("auto", "native", "arrow", "files")
-INDEX_BYTES = 48  # of a subscription beside its bounds: ids, codes, tree
+INDEX_BYTES = 48  # of a subscription in addition to its bounds: ids, codes, tree
 SHARE = 0.25  # of an executor's memory that broadcast subscriptions may take
 ROW_BYTES, BOUND_BYTES = 64, 24  # of a subscription that is written out for a join: the row, each attribute
 EVENTS_GUESSED = 1_000_000  # where Spark has no idea

@@ -172,7 +172,7 @@ class Decide:
         found = Found.all_covered(n) if is_empty else self._asked(rows, space)
         ids, clips = rows["id"], rows["clips"].to_numpy()
         names = pa.ListArray.from_arrays(pa.array(found.begins, pa.int32()), ids.take(pa.array(found.names)))
-        # What Unite may need to prove it anew: boxes of the names, where there is more than one cell.
+        # What Unite may need to prove it again: boxes of the names, where there is more than one cell.
         wanted = np.repeat((clips > 1) & found.covered, np.diff(found.begins))
         named = pa.array(found.names[wanted])
         boxes = pc.if_else(pc.equal(rows["clips"], 1), rows["boxes"], rows["whole"])

@@ -63,7 +63,7 @@ def sampled_events(events: DataFrame, rows: int, space: Space, skip: bool = Fals
 
 
 class SendHome:
-    """In a worker: reduced subscriptions, beside their clauses or bounds, to rows with the cell of their least corner.
+    """In a worker: reduced subscriptions, with their clauses or bounds, to rows with the cell of their least corner.
     Passive ones have no region."""
 
     def __init__(self, source: Source, division: Any, keys: list[int]) -> None:
