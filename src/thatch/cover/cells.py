@@ -1,4 +1,4 @@
-"""What a link was told, as cells: covering, merging and matching by ranges of their numbers (MICS, algorithms 1 and 2).
+"""What a link was sent, as cells: covering, merging and matching by ranges of their numbers (MICS, algorithms 1 and 2).
 
 The idea: a subscription is the cells that it meets, as ranges along a curve (grid.py). Only what no other subscription
 holds is forwarded, be it a part of one (partial covering); an event goes over the link if somebody holds its cell.

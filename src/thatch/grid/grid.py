@@ -29,7 +29,7 @@ from thatch.space.space import Space
 BITS = 8
 ATTRIBUTES = 4  # of a grid for which none were chosen: ranges grow with the surface
 RANGES_MAX = 4_096  # of one box
-CELLS_MAX = 1 << 16  # that an attribute is cut into without being told where
+CELLS_MAX = 1 << 16  # that an attribute is cut into where no cells are given
 
 
 @kernel

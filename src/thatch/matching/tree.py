@@ -12,7 +12,7 @@ Two ways down. One event at a time, with a stack. Or many together: each node wi
 so that the node's codes are loaded once for all of them and the branches of neighbours are alike; that wins from
 some two dozen events on, even over a million boxes, where lists at the leaves are short.
 
-A tree never changes; what is discarded from it is told by `Exact.died` (entries.py).
+A tree never changes; what is discarded from it is marked in `Exact.died` (entries.py).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Node:
         self._before = self.store.statistics()
         self.http = HttpDoor(self)
         self.is_ready = False
-        self.is_over = asyncio.Event()  # told to stop, or the store cannot be written any more
+        self.is_over = asyncio.Event()  # asked to stop, or the store cannot be written any more
         self.failure: Exception | None = None
         self.client_port = self.overlay_port = 0
         self.dropped = 0  # events, for clients that have gone

@@ -68,7 +68,7 @@ class Audit:
         saved = ", ".join(f"{count:,} {what}" for what, count in self.totals.items())
         parts = [
             page.paragraph(
-                f"{self.rules:,} rules, of which {self.kept:,} say all that all say. Without the other "
+                f"{self.rules:,} rules; {self.kept:,} are enough. Without the other "
                 f"{len(self.findings):,}: {saved or 'nothing'} less."
             ),
             page.bars(["kept", *KINDS], [self.kept, *(counts[kind] for kind in KINDS)]),

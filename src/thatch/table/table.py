@@ -91,7 +91,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         **options: Any,
     ) -> None:
         """`cover` is a cover engine, or None: everything is active. `retract`: a wider newcomer takes back those that
-        it covers. `groups`: look at passive ones below active hits only (match/groups.py says when)."""
+        it covers. `groups`: look at passive ones below active hits only (matching/groups.py says when)."""
         self.space, self.cover, self.retract, self.groups, self.options = space, cover, retract, groups, options
         if cover is None and (retract or options):
             raise CallerError("with cover off there is nothing to retract and no engine to take options")

@@ -4,7 +4,7 @@ A key is up to three attributes, each divided into cells. An event has one cell 
 that its box touches, and is written once for each. So an event and a subscription that wants it share a cell, each pair
 once, because an event is in one cell only.
 
-SubscriptionFrame bound different attributes and differ in width, so there may be several keys: a subscription takes the
+Subscriptions bound different attributes and differ in width, so there may be several keys: a subscription takes the
 one of which it touches the fewest cells. What would touch too many of any has the empty key, with a single cell: it is
 compared with every event.
 
