@@ -27,7 +27,7 @@ exposed       subscriptions told over links of the core, from then on
 queue         longest queue of a core broker; and the integral over all core brokers, in message-seconds
 during, after delay of events published in the first 20 s from the first unsubscription on, and in the 40 s after that
 table         subscriptions held by core brokers in the end, mean
-in vain       events that came to a broker where nobody wanted them, of all that came from neighbours, from then on
+false pos.    events that came to a broker where nobody wanted them, of all that came from neighbours, from then on
 phi           the similarity of what leaves to the others, by the statistics at its own broker and by all its events, at
               the broker of the core that is nearest to it; mean and largest difference
 """
@@ -160,7 +160,7 @@ class Experiment:
             "queue": watch.queue_max, "queue integral": round(watch.queue_integral),
             "p50 during": 1e3 * float(np.quantile(during, 0.5)), "p99 during": 1e3 * float(np.quantile(during, 0.99)),
             "p50 after": 1e3 * float(np.quantile(later, 0.5)), "p99 after": 1e3 * float(np.quantile(later, 0.99)),
-            "table": float(np.mean(tables)), "in vain": (after["vain"] - before["vain"]) / max(arrived, 1),
+            "table": float(np.mean(tables)), "false positives": (after["false"] - before["false"]) / max(arrived, 1),
             "preserved": sum(len(link.outbound.subscriptions.preserved) for node in net.network.nodes.values()
                              for link in node.broker.links.values()),
             "calm after s": round(net.network.now - self.start, 1), "phi": phi,
@@ -186,7 +186,7 @@ class Experiment:
             "core": sum(nodes[name].handled[kind] for name in CORE for kind in kinds),
             "told": sum(link.counts.entries_sent for link in core),
             "events": sum(link.counts.events_in for link in links),
-            "vain": sum(link.counts.false_positives for link in links),
+            "false": sum(link.counts.false_positives for link in links),
         }
 
     def _count_carried(self, counts: Counter[str]) -> None:

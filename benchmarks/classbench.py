@@ -2,7 +2,7 @@
 
 ClassBench rule sets: each rule is a box over addresses, ports and protocol. Rules are taken in the order of the file; a
 rule is redundant if the kept ones before it cover it. The last rule of most sets matches everything and is dropped.
-Two sets are in tests/data; the others are looked for in THATCH_DATA (default ../shared/data).
+Five sets are in tests/data; two larger ones are added if they are found in THATCH_DATA (default ../shared/data).
 """
 
 from __future__ import annotations

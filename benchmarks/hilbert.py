@@ -20,7 +20,7 @@ told        A link's interest as boxes, as cells (64 an axis), and as a summary 
 brokers     Events at P, subscribers at S and T, brokers P-A-B, B-C-S and B-D-T: time that a broker on the way (A to D)
             takes to handle an event when it reads its values and searches its index, and when neighbours agree on a
             partition and it looks up the event's cell. Handling only: no encoding or network. And the share of events
-            that reach S and T in vain.
+            that reach S and T as false positives.
 """
 
 from __future__ import annotations
@@ -493,7 +493,7 @@ def _on_the_way(options: Options, attributes: int, width: int) -> dict[str, Any]
             _timed(net.network.nodes[broker].broker, spent)
         nets[name] = net, spent
     times: dict[str, list[float]] = {name: [] for name in nets}
-    vain: dict[str, float] = {}
+    wrong: dict[str, float] = {}
     for _ in range(options.rounds):
         for name, (net, spent) in nets.items():
             spent.clear()
@@ -502,11 +502,11 @@ def _on_the_way(options: Options, attributes: int, width: int) -> dict[str, Any]
             net.network.run()
             times[name].append(float(np.median(spent)))
             ends = [net.network.nodes[here].broker.links[there].counts for here, there in (("S", "C"), ("T", "D"))]
-            vain[name] = sum(each.false_positives for each in ends) / max(1, sum(each.events_in for each in ends))
+            wrong[name] = sum(each.false_positives for each in ends) / max(1, sum(each.events_in for each in ends))
     index, by_cell = (float(np.median(times[name])) for name in ("index", "cells"))
     return {
         "subscriptions": len(lows), "index us": 1e6 * index, "cells us": 1e6 * by_cell, "times faster": index / by_cell,
-        "in vain, index": vain["index"], "in vain, cells": vain["cells"],
+        "false positives, index": wrong["index"], "false positives, cells": wrong["cells"],
     }  # fmt: skip
 
 

@@ -125,6 +125,12 @@ class TooManyBoxes(CallerError):
         return type(self), (self.needed, self.cap)
 
 
+def check_on_error(on_error: str) -> None:
+    """What a call does with bad rows: it raises, or leaves them out."""
+    if on_error not in ("raise", "skip"):
+        raise CallerError(f"on_error is 'raise' or 'skip', not {shown(on_error)}")
+
+
 def shown(value: Any, width: int = 80) -> str:
     """A value for an error message, cut so that a huge one does not flood the log.
 

@@ -28,7 +28,7 @@ _CAN_BORROW = hasattr(numba.core.options.DefaultOptions, "_nrt")  # else kernels
 
 
 def address(array: Any) -> int:
-    """Where an array's numbers are: for `at_address`, while somebody keeps the array."""
+    """Where an array's numbers are: for `int64_at` and its like, while the array is kept."""
     place: int = array.__array_interface__["data"][0]
     return place
 
@@ -102,7 +102,7 @@ def _compiled(function: F, inline: Literal["always", "never"], is_counting: bool
             file._source_stamp = _kernels_stamp()
             # Compared before the rest of an index is unpickled, which fails if a type that it names is gone.
             file._version = f"{file._version} {_kernels_stamp()}"
-    except (RuntimeError, OSError):  # "no locator available": neither beside the file nor in the user's home
+    except (RuntimeError, OSError):  # "no locator available": neither next to the file nor in the user's home
         compiled = numba.njit(**options)(function)
     result: F = compiled
     return result

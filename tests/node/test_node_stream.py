@@ -122,7 +122,14 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
     calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
     store.start(lambda *call: calls.put(call), lambda _: None)
     stream = Stream(
-        "q", store, Limits(2**30, 1e9, 2**30, unacknowledged_bytes_max=5_000 if seed > 3 else chance.choice((30, 200)))
+        "q",
+        store,
+        Limits(
+            bytes_max=2**30,
+            seconds_max=1e9,
+            memory_bytes_max=2**30,
+            unacknowledged_bytes_max=5_000 if seed > 3 else chance.choice((30, 200)),
+        ),
     )
     receiver = Receiver(stream, calls, chance)
     sent: list[bytes] = []
@@ -157,7 +164,7 @@ def test_what_is_too_much_goes_and_is_counted(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", "B1")
     store.start(lambda *_: None, lambda _: None)
     stream = Stream(
-        "q", store, Limits(bytes_max=20_000, seconds_max=10.0, memory_max=1_000, unacknowledged_bytes_max=100)
+        "q", store, Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=100)
     )
     stream.append_all([b"x" * 100] * 1_000, kept=True, now=100.0)
     assert stream.on_disk.bytes <= 20_000 and stream.lost == 1_000 - stream.on_disk.count

@@ -1,4 +1,4 @@
-"""The broker. `handle(message, link, now)` is the only way in, the list of effects the only way out.
+"""The broker. `handle(message, link, now)` is the way in (`publish_all` for many events), effects are the way out.
 
 The rule that keeps it clean: no input or output, no clock, no thread, no iteration over sets. Its driver (the simulator
 or the node) delivers what comes over each link in order, and runs the effects in order.
@@ -141,8 +141,8 @@ class Broker:
         image: bytes | None = None,
         decided: Mapping[str, Decision] | None = None,
     ) -> Broker:
-        """As it was, from all its records in order. Its links are down; what it forwards is decided anew, or known, and
-        compared with what each neighbour holds when the link is up.
+        """As it was, from all its records in order. Its links are down; what it forwards is decided again, or known,
+        and compared with what each neighbour holds when the link is up.
 
         `image`: what it knew at an earlier moment (image.py). `decided`: what was decided elsewhere about
         subscriptions, by the ids of the records. On each link one stays passive if all that its certificate names is
@@ -272,7 +272,7 @@ class Broker:
         return {each.name: each.sent_total for each in brokers if each.name != but and each.sent_total > each.settled}
 
     def _answer(self) -> None:
-        """Say what has settled by now."""
+        """Send `Settled` for what has settled by now."""
         for link in self._links.values():
             if link.waiting:
                 seq = link.take_settled(self._links)
@@ -377,13 +377,13 @@ class Broker:
         advertisement; a subscription of ours that comes back may be preserved there, and cover others."""
         if source.is_client:
             if not id:
-                raise CallerError("an id is a text that is not empty")
+                raise CallerError("an id must not be empty")
             return overlay_id(self.name, source.name, id)
         is_echo = table == ADVERTISEMENTS and is_of_broker(id, self.name)
         return None if is_echo else id
 
     def _space_of(self, text: str) -> Space:
-        """Most often it is ours."""
+        """The space of a text, which is most often our own."""
         return self.space if text == self._space_text else self._read_space(text)
 
     def _region(self, where: str) -> Region:
@@ -398,7 +398,7 @@ class Broker:
     def _retune(self, message: Retune, link: str) -> None:
         settings = message.settings
         if link != OPERATOR or not isinstance(settings, Settings):
-            raise PeerError("only its operator tunes a broker, with Settings")
+            raise PeerError("only the operator can retune a broker, with Settings")
         if not settings.sends_same_as(self.settings):
             raise CallerError(
                 "a running broker can change how subscriptions leave (packed, theta), not what it forwards: restart it"
@@ -431,7 +431,7 @@ class Broker:
             raise CallerError(f"link {name!r} was a {'client' if link.is_client else 'broker'}: forget it first")
         last = 0 if link is None else link.session
         if message.session <= last:
-            raise CallerError(f"sessions of link {name!r} rise: {message.session} after {last}")
+            raise CallerError(f"the session numbers of link {name!r} must rise: {message.session} came after {last}")
         if link is None:
             link = self._new_link(name, message.is_client)
             link.is_durable = message.durable
@@ -505,12 +505,12 @@ class Broker:
         if link.is_met and message.session > link.peer_session:
             raise PeerError(f"{name!r} begins session {message.session} within session {link.peer_session}")
         if (message.name, message.is_client) != (name, link.is_client):
-            raise PeerError(f"link {name!r}: {message.name!r} is another one")
+            raise PeerError(f"link {name!r}: the peer calls itself {message.name!r}")
         if message.version != PROTOCOL:
             raise PeerError(f"{name!r} speaks version {message.version} of the protocol, this broker {PROTOCOL}")
         space = self._space_of(message.space)
         if not self.space.extends(space) and (link.is_client or not space.extends(self.space)):
-            raise PeerError(f"{name!r} is of another space: {space}; this broker is of {self.space}")
+            raise PeerError(f"{name!r} uses another space: {space}; this broker uses {self.space}")
         if not link.is_client and self._closes_cycle(message, link):
             return
         if not link.is_met:
@@ -558,7 +558,7 @@ class Broker:
         """Send a neighbour what it does not hold, and what to hold no longer."""
         link = self._links[name]
         if link.is_client or link.is_synced:
-            raise PeerError(f"a digest from {name!r} that was not asked for")
+            raise PeerError(f"{name!r} sent a digest that was not asked for")
         is_open = self.open_space is self.space
         self._effects.append(Send(name, Extend(link.next_seq(), self._space_text, is_open)))
         theirs = message.subscriptions, message.advertisements
@@ -571,7 +571,7 @@ class Broker:
     def _synced(self, message: Synced, name: str) -> None:
         link = self._links[name]
         if message.size < 1:
-            raise PeerError(f"a listing of {message.size} buckets")
+            raise PeerError(f"a listing has at least 1 bucket, not {message.size}")
         for table, buckets in ((SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)):
             listed = {id: held for bucket in buckets.values() for id, held in bucket.items()}
             for id, (where, expires) in listed.items():
@@ -608,7 +608,7 @@ class Broker:
         space = self._space_of(message.space)
         source = self._links.get(link)
         if source is not None and source.is_client:
-            raise CallerError("a client cannot extend the space: its operator does")
+            raise CallerError("a client cannot extend the space: only the operator can")
         if not space.extends(self.space):
             if self.space.extends(space):  # we are ahead, and have said so, or shall when the link is synced
                 return
@@ -679,7 +679,7 @@ class Broker:
         return self._forwarding.received
 
     def table_size(self) -> int:
-        """Subscriptions received."""
+        """How many subscriptions came over all links."""
         return len(self.received.subscriptions)
 
     def received_from(self, table: str, link: str) -> dict[str, str]:
@@ -687,7 +687,7 @@ class Broker:
         return {id: entry.where for id, entry in self.received.table(table).of_link(link).items()}
 
     def outbound(self, table: str, link: str) -> OutboundTable:
-        """What a neighbour was sent."""
+        """What was sent over a link, of subscriptions or of advertisements."""
         return self._links[link].outbound.table(table)
 
     def shared(self) -> dict[int, Any]:

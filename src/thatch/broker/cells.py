@@ -35,7 +35,7 @@ class Cells(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def grid(self, space: Space) -> Grid:
         grid = Grid(space, self.attributes, self.bits, self.path, ranges_max=self.ranges_max)
         if not grid.id:
-            raise CallerError("cells of a string mean nothing to a neighbour: name attributes that are no strings")
+            raise CallerError("string attributes have no cells that a neighbour understands: choose other attributes")
         return grid
 
 
@@ -84,7 +84,7 @@ class LinkCells:
         return int(self.grid.numbers(np.array([point], np.int64))[0])
 
     def ranges(self, link: str, id: str) -> tuple[int, ...]:
-        """To tell a neighbour."""
+        """The ranges of a subscription's cells, flat, for a neighbour."""
         found = self._owners.get((link, id))
         return () if found is None else tuple(found[2].ravel().tolist())
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from thatch.errors import CallerError, shown
 from thatch.protocol.digest import differing
-from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name
+from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, check_name
 from thatch.protocol.messages import (
     Accepted,
     Advertise,
@@ -182,7 +182,7 @@ class ClientState:
     def _drop(self, broker: str, key: Key, message: Any) -> list[Send]:
         home = self.homes[broker]
         if home.wheres.pop(key, None) is None:
-            raise CallerError(f"no {key[0][:-1]} {shown(key[1])} at broker {broker!r}")
+            raise CallerError(f"no {ENTRY_NAMES[key[0]]} {shown(key[1])} at broker {broker!r}")
         home.expires.pop(key, None)
         return self._changed(broker, key, None, message)
 

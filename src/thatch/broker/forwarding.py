@@ -277,7 +277,7 @@ class Forwarding:
 
     def move(self, space: Space, regions: dict[str, Region]) -> None:
         """Into a space that has grown. What a clause means may have changed, and with it whom it meets."""
-        self.cells = None  # numbers of cells are of the space as it was; agreed on anew by the next broker of its name
+        self.cells = None  # numbers of cells are of the space as it was; agreed on again by the next broker of its name
         for link in self.brokers():
             link.agrees = False
         self.received.move(space, regions)

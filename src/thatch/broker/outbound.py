@@ -286,7 +286,7 @@ class OutboundTable:
         return id if self.merging is None else f"{self._merged_as}{self.merging.key_of(id)}"
 
     def decisions(self) -> dict[str, Decision]:
-        """What was decided about each id; nothing of a relation graph, which decides anew."""
+        """What was decided about each id; nothing of a relation graph, which decides again."""
         if not isinstance(self.active_set, ActiveSet):
             return {}
         certificates = self.active_set.passive
@@ -298,7 +298,7 @@ class OutboundTable:
 
     def move(self, space: Space, regions: dict[str, Region]) -> None:
         """Into another space: what is no longer proven covered is forwarded, and all that is forwarded is merged
-        anew."""
+        again."""
         self.active_set, change = self.active_set.recompiled(
             space, {id: regions[where] for id, where in self.wheres.items()}
         )

@@ -43,7 +43,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.graph is not None and self.graph not in GRAPHS:
             raise CallerError(f"a relation graph is one of {', '.join(GRAPHS)}, not {self.graph!r}")
         if self.graph is not None and self.cover != "pairwise":
-            raise CallerError("a relation graph is of pairwise covering: cover='pairwise'")
+            raise CallerError("a relation graph needs pairwise covering: cover='pairwise'")
         if self.retract == "union" and self.cover is not None and ENGINES[self.cover].covers_by != "union":
             raise CallerError(f"{self.cover!r} covers by one: it cannot retract by a union")
         if self.covered_share_min is not None and not 0 <= self.covered_share_min <= 1:
@@ -51,9 +51,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.theta is not None and not 0 <= self.theta < 1:
             raise CallerError(f"theta is a share of events from 0 to below 1, not {self.theta}")
         if self.theta is not None and self.cover is None:
-            raise CallerError("with covering off nothing is held back, so that there is nothing to preserve: no theta")
+            raise CallerError("theta needs covering: with covering off nothing is held back, and nothing is preserved")
         if self.merge is not None and not self.merge >= 0:
-            raise CallerError(f"merge is the share that a merger may add, of at least 0, not {self.merge}")
+            raise CallerError(f"merge is the share that a merger may add, at least 0, not {self.merge}")
         if self.cover is None and (self.retract or self.options or self.covered_share_min is not None):
             raise CallerError("with covering off there is nothing to retract, to stop, or to give options to")
         if self.options:
@@ -108,7 +108,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"incremental pruning (theta) needs routing by advertisements, not {self.routing!r}: {why}"
             )
         if self.is_incremental and self.cells is not None:
-            raise CallerError("incremental pruning counts who wants an event, which cells do not tell: theta or cells")
+            raise CallerError(
+                "incremental pruning counts subscriptions that want an event, which cells cannot: set theta or cells"
+            )
         if not self.history_seconds > 0 or not self.idle_seconds >= 0 or not self.replacements_per_second_max >= 0:
             raise CallerError(
                 f"history_seconds ({self.history_seconds:g}) is above 0; idle_seconds ({self.idle_seconds:g}) and "
@@ -145,7 +147,7 @@ class Worth:
         self._checked = self._covered = self._unchecked = 0
 
     def next(self) -> bool:
-        """Check the next one?"""
+        """Whether to check the next newcomer."""
         if self.covered_share_min is None:
             return True
         if self._unchecked:

@@ -115,7 +115,7 @@ class Router:
         return taken, list(np.array(points, np.int64).T.copy())
 
     def _point_of(self, message: Publish, source: Link, effects: list[Effect]) -> list[int] | None:
-        """None: it was refused."""
+        """The point of an event; None if the event was refused."""
         source.counts.events_in += 1
         try:
             if source.is_client:

@@ -42,7 +42,7 @@ class Distances:
         self._seen: dict[str, dict[str, deque[Slice]]] = {}  # subscription -> advertisement
 
     def __len__(self) -> int:
-        """Subscriptions that have had events."""
+        """How many subscriptions have had events."""
         return len(self._seen)
 
     def saw(self, id: str, advertisements: Iterable[str], distance: int, now: float) -> None:
@@ -73,7 +73,7 @@ class Distances:
 
     def prune(self, id: str, advertisements: Iterable[str], theta: float, now: float) -> dict[str, int]:
         """For each advertisement the hops along which a subscription is to be taken back: the smallest h for which
-        more than theta of its events have a distance below h. Without events nothing is brought in vain: 0."""
+        more than theta of its events have a distance below h. Without events there are no false positives: 0."""
         return {each: _prune_distance(self.counts(id, each, now), theta) for each in advertisements}
 
     def similarity(self, id: str, advertisement: str, hops: int, now: float) -> float | None:

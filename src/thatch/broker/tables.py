@@ -38,14 +38,14 @@ class ReceivedTable:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Entry]:
-        """In order of arrival."""
+        """All entries, in order of arrival."""
         return iter(self._entries.values())
 
     def of_link(self, link: str) -> Mapping[str, Entry]:
         return self._by_link.get(link, {})
 
     def of_id(self, id: str) -> Mapping[str, Entry]:
-        """By link."""
+        """The entries under an id, by the link that each came over."""
         return self._by_id.get(id, {})
 
     def put(

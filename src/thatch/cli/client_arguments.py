@@ -18,6 +18,6 @@ def add_client(command: argparse.ArgumentParser, about_name: str) -> None:
 
 
 def run_client(work: Coroutine[Any, Any, None]) -> int:
-    """Run what a client does."""
+    """Run the coroutine of a client to its end, and return the exit status."""
     asyncio.run(work)
     return OK

@@ -141,7 +141,7 @@ def _crew(flight: Flight, draw: random.Random, _: list[str]) -> str:
 
 
 def _around(flight: Flight, draw: random.Random, destinations: list[str]) -> str:
-    """Arrivals around a place, in degrees."""
+    """A clause for arrivals around a place, in degrees."""
     if flight["longitude"] is None:
         return _late(flight, draw, destinations)
     x, y = flight["longitude"] + draw.uniform(-1, 1), flight["latitude"] + draw.uniform(-1, 1)
@@ -243,7 +243,7 @@ def _by_subscription(matches: DataFrame, count: int) -> list[Found]:
 
 
 def _sample(made: list[FlightAlert]) -> list[int]:
-    """Some of each kind."""
+    """A few subscriptions of each kind."""
     by_kind = {kind: [id for id, each in enumerate(made) if each.kind == kind] for kind in KINDS}
     return sorted(id for ids in by_kind.values() for id in ids[:CHECKED])
 

@@ -129,7 +129,7 @@ async def _scenario(brokers: dict[str, BrokerProcess]) -> dict[str, Any]:
 async def _read(
     name: str, subscription: AsyncSubscription, events: list[dict[str, Any]], ids: list[str]
 ) -> dict[str, Any]:
-    """What a subscriber got, beside what brute force says that it wants."""
+    """What a subscriber got, compared with what brute force says that it wants."""
     region = SPACE.where(SUBSCRIPTIONS[name])
     wanted = {id for id, event in zip(ids, events, strict=True) if region.contains(event)}
     got: list[str] = []

@@ -66,9 +66,9 @@ def run(options: argparse.Namespace) -> int:
                         seed=options.seed)  # fmt: skip
         plans = plan_of_scenario(options.scenario, sizes, act, run_to_end)
     elif options.space is None:
-        raise CallerError("a plan is of clauses, with --space, or of a --scenario")
+        raise CallerError("thatch plan needs clauses and --space, or --scenario NAME")
     elif act == Act():
-        raise CallerError("what is to be planned? --unsubscribe ID, --subscribe CLAUSE or --to-cover ENGINE")
+        raise CallerError("what should be planned? Give --unsubscribe ID, --subscribe CLAUSE or --to-cover ENGINE")
     else:
         space = space_of(options.space, options.time_zone)
         plans = plan_of_clauses(clauses_of(options.clauses, options.file), space, policy_of(options), act)

@@ -1,7 +1,7 @@
 """`thatch plan`: what would be sent if a subscription left, or came, or the policy changed. Nothing is done.
 
 Of clauses in files: one broker, whose client has them all, and one neighbour that would get them. Of a scenario of the
-simulator: its overlay as it is when all is loaded and its events have come, under its own policy and beside others.
+simulator: its overlay as it is when all is loaded and its events have come, under its own policy and others.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from thatch.space.space import Space
 
 CLIENT, NEIGHBOUR, SESSION = "subscribers", "neighbour", 1
 NEW = "new"  # the id of a subscription that would come
-THETA = 0.9  # of the plan that is shown beside others
+THETA = 0.9  # of the incremental plan that is always shown
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One of them."""
+    """What is planned: one of these three."""
 
     unsubscribe: str | None = None  # an id
     subscribe: str | None = None  # a clause
@@ -33,7 +33,7 @@ class Act:
 
 
 def plan_of_clauses(clauses: Iterable[tuple[str, str]], space: Space, policy: Policy, act: Act) -> list[Plan]:
-    """Of clauses by id."""
+    """Plans for a broker that has these clauses, given with their ids."""
     broker = Broker("broker", space, Settings("subscriptions", policy))
     for name, is_client in ((CLIENT, True), (NEIGHBOUR, False)):
         broker.handle(LinkUp(SESSION, is_client), name, 0.0)
@@ -62,7 +62,7 @@ def plan_of_scenario(name: str, options: Options, act: Act, run: Callable[[Any],
     if name not in SCENARIOS:
         raise CallerError(f"no scenario {name!r}; there are {', '.join(SCENARIOS)}")
     if act.to is not None:
-        raise CallerError("another policy is planned of clauses: give files, not a scenario")
+        raise CallerError("--to-cover plans for clauses: give --space and clauses instead of --scenario")
     policy = options.policy
     history = options.routing == "advertisements" and policy.cover is not None
     if history and policy.theta is None:  # so that there is a history to judge by
@@ -85,7 +85,7 @@ def _tuned(policy: Policy, **fields: Any) -> Policy:
 
 
 def _first(ids: Iterable[str]) -> str:
-    """The first root that a workload made, or whoever came first."""
+    """The first root that a workload made, or the first subscription."""
     made = list(ids)
     return "r0" if "r0" in made else made[0]
 

@@ -54,7 +54,7 @@ class BlockingSubscription:
 
 
 class BlockingClient:
-    """Made by `connect_blocking`."""
+    """A client for programs with threads. `connect_blocking` makes it."""
 
     def __init__(self, url: str, name: str | None, seconds: float) -> None:
         self._loop = asyncio.new_event_loop()

@@ -62,7 +62,7 @@ class _Waiter(msgspec.Struct):
 
 
 class AsyncClient:
-    """Made by `connect`."""
+    """A client for programs with an event loop. `connect` makes it."""
 
     def __init__(self, url: str, name: str, space: Space, session: aiohttp.ClientSession) -> None:
         self.url, self.name, self.space = url, name, space
@@ -136,7 +136,7 @@ class AsyncClient:
             subscription.end()
 
     async def _stay(self) -> None:
-        """Connected, again and again."""
+        """Dial again whenever the connection is lost."""
         delay, longest = RETRY_SECONDS
         try:
             while True:
@@ -221,12 +221,16 @@ class AsyncClient:
         to a limit, until they have been dealt with."""
         self._check()
         if durable is not None:
+            if id is not None:
+                raise CallerError(f"durable={durable!r} is the id of the subscription: leave out id={id!r}")
             return await self._subscribe_durably(durable, where, bytes_max, seconds_max, settled)
         return await self.subscribe_many({id or self._next_id(): where}, settled)
 
     async def subscribe_many(self, wheres: Mapping[str, str], settled: bool = True) -> AsyncSubscription:
         """Clauses by id, as one subscription: an event that several of them want comes once."""
         self._check()
+        if not wheres:
+            raise CallerError("a subscription has at least one clause: {id: clause, …}")
         for id in wheres:
             if id in self._plain:
                 raise CallerError(f"there is a subscription {shown(id)}: replace it")
@@ -276,10 +280,12 @@ class AsyncClient:
             await wait
             self._durable.pop(subscription.id, None)
         else:
+            waits = []
             for id in subscription.wheres:
                 self._send(self._client.unsubscribe(HOME, id))
                 self._plain.pop(id, None)
-            await self._until(SUBSCRIPTIONS, id, False)
+                waits.append(self._until(SUBSCRIPTIONS, id, False))
+            await asyncio.gather(*waits)
         subscription.end()
 
     def _check(self) -> None:
@@ -366,7 +372,7 @@ class AsyncClient:
     async def post(self, event: Mapping[str, Any], payload: bytes = b"") -> asyncio.Future[str]:
         """Publish without waiting for the acknowledgement, which the future brings. Waits while much is under way."""
         self._check()
-        if len(self._outgoing) >= TURN:  # whoever publishes in a loop lets others work meanwhile
+        if len(self._outgoing) >= TURN:  # a loop that publishes lets other tasks work
             await asyncio.sleep(0)
         while self._unacknowledged_bytes > WINDOW:
             self._room.clear()
@@ -504,4 +510,4 @@ def _succeed(future: asyncio.Future[None]) -> None:
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.add_done_callback(lambda each: each.exception())  # whoever does not wait for it does not care
+        future.add_done_callback(lambda each: each.exception())  # a caller that does not wait for it ignores it

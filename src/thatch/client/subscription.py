@@ -38,7 +38,7 @@ class AsyncSubscription:
 
     @property
     def id(self) -> str:
-        """The first one's."""
+        """The id of the subscription; of several clauses, the id of the first."""
         return next(iter(self.wheres))
 
     @property

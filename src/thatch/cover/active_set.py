@@ -32,7 +32,7 @@ from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription, shown
 from thatch.region.region import Region
 from thatch.space.space import Space
 
-NAMES_MAX = 32  # a longer certificate is computed anew
+NAMES_MAX = 32  # a longer certificate is computed again
 UNION = "union"
 
 
@@ -64,12 +64,12 @@ class ActiveSet:
 
     @property
     def active(self) -> list[Any]:
-        """In order of arrival."""
+        """The active ids, in order of arrival."""
         return sorted(self._active, key=self._arrival.__getitem__)
 
     @property
     def passive(self) -> dict[Any, tuple[Any, ...]]:
-        """Each with its certificate."""
+        """The passive ids, each with its certificate."""
         return dict(self._certificates)
 
     def region(self, id: Any) -> Region:
@@ -324,7 +324,7 @@ class ActiveSet:
             self._named_by.setdefault(name, {})[id] = None
 
     def _drop_certificate(self, id: Any) -> tuple[Any, ...]:
-        """Take a passive one's certificate away."""
+        """Take the certificate of a passive subscription away, and return it."""
         certificate = self._certificates.pop(id)
         for name in certificate:
             holders = self._named_by[name]
@@ -379,7 +379,7 @@ class ActiveSet:
         return self._short(id, tuple(dict.fromkeys(rest + verdict.certificate)))
 
     def _short(self, id: Any, certificate: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Past NAMES_MAX names compute it anew, and keep the long one if that proves nothing."""
+        """Past NAMES_MAX names compute it again, and keep the long one if that proves nothing."""
         if len(certificate) <= NAMES_MAX:
             return certificate
         assert self._engine is not None

@@ -174,7 +174,7 @@ class BallIndex:
         return slots
 
     def _checked(self, centres: Floats, radii: Floats) -> Floats:
-        """Balls as rows."""
+        """Balls as rows of centre and radius, checked."""
         rows = np.column_stack((centres, radii)).astype(np.float64)
         if rows.shape[1] != len(self.attributes) + 1:
             raise CallerError(f"centres of {rows.shape[1] - 1} attributes, not {len(self.attributes)}")

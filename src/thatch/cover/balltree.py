@@ -15,7 +15,7 @@ from thatch.jit import inlined, inner, kernel
 from thatch.space.arrays import Floats, Ints
 
 RADIUS_MAX = 2.0**500  # squares of larger ones overflow
-RADIUS_MIN = 2.0**-400  # and those of smaller ones underflow: they are told apart elsewhere
+RADIUS_MIN = 2.0**-400  # and those of smaller ones underflow: they are distinguished elsewhere
 LEAF = 32  # 16 answered no faster in nine workloads of ten, and takes longer to build
 # A smaller radius helps whatever attribute decides, a nearer centre only if its own does: radii are split as if they
 # were so many times as far apart. Against 4, at n = 1,000,000 and d = 4 to 20, 2 took up to 2.4 times as long, 8 from

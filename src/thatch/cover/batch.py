@@ -77,8 +77,8 @@ class BatchedEngine(BoxedEngine):
 
     def add_unions(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
         """`add_many` of unions of plain boxes of the space, given as arrays: those of each, one or more, begin at
-        starts[i]. For whoever has coordinates that are good, under the present string codes, and no regions: nothing is
-        looked at before it is used, and where strings are recoded these members are lost."""
+        starts[i]. For callers that have coordinates that are good, under the present string codes, and no regions:
+        nothing is looked at before it is used, and where strings are recoded these members are lost."""
         self.check_new(ids)
         return self._add_boxes(ids, low, high, starts)
 

@@ -42,7 +42,7 @@ class BoxedEngine(CoverEngine):
         self._ids: dict[int, Any] = {}
         self._number = 0  # of the next member: numbers rise and are never used again
         self._departures = 0
-        self._takes_parts = True
+        self.takes_parts = True
         self._empty: dict[Any, None] = {}  # members that hold nothing
         self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to expand
         self._odd: dict[Any, int] = {}  # the numbers of both
@@ -76,7 +76,7 @@ class BoxedEngine(CoverEngine):
         raise NotImplementedError
 
     def _undecided(self) -> Unproven:
-        """After UNDECIDED: why."""
+        """The verdict after UNDECIDED, with the reason."""
         raise NotImplementedError
 
     def _uncovered(self, low: Ints, high: Ints) -> Uncovered:
@@ -90,7 +90,7 @@ class BoxedEngine(CoverEngine):
     # --- Members -----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Without members."""
+        """Begin again without members."""
         self.index = BoxIndex(self.space.low[0], self.space.high[0])
         self._slots, self._ids, self._empty, self._vague, self._odd, self._regions = {}, {}, {}, {}, {}, {}
 
@@ -273,10 +273,10 @@ class BoxedEngine(CoverEngine):
 
     def _by_parts(self, terms: Sequence[Term]) -> Verdict | None:
         """What members with large sets hold of the question is often small: ask an engine of those parts."""
-        if not self._takes_parts or not self._vague:
+        if not self.takes_parts or not self._vague:
             return None
         small = self._alike()
-        small._takes_parts = False
+        small.takes_parts = False
         rows = self.index.rows
         low, high = hulls(terms, self.space)
         slots = {slot for box in range(len(low)) for slot in self.index.meeting(low[box], high[box])}

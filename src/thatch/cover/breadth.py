@@ -5,9 +5,8 @@ the union of all. Broad ones first keeps few: a region hardly ever comes before 
 
 A box is as broad as the product of its sides, by values (bounding.py says how each is measured); a union is as broad as
 its boxes together. Products of widths of unbounded doubles overflow, and those of shares vanish, so exponents are
-summed beside the product of what is left. The result stands for the logarithm to base 2. It grows with every side, and
-it is the same on every machine, which a logarithm need not be.
-"""
+summed in addition to the product of what is left. The result stands for the logarithm to base 2. It grows with every
+side, and it is the same on every machine, which a logarithm need not be."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def boxes_of(region: Region) -> tuple[Ints, Ints, bool]:
 
 
 def breadth(region: Region) -> float:
-    """Of a region that holds something."""
+    """The breadth of a region that is not empty."""
     low, high, _ = boxes_of(region)
     return float(breadths(low, high, np.array([0, len(low)]), region.space)[0])
 

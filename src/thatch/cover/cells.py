@@ -1,4 +1,4 @@
-"""What a link was told, as cells: covering, merging and matching by ranges of their numbers (MICS, algorithms 1 and 2).
+"""What a link was sent, as cells: covering, merging and matching by ranges of their numbers (MICS, algorithms 1 and 2).
 
 The idea: a subscription is the cells that it meets, as ranges along a curve (grid.py). Only what no other subscription
 holds is forwarded, be it a part of one (partial covering); an event goes over the link if somebody holds its cell.
@@ -6,11 +6,11 @@ holds is forwarded, be it a part of one (partial covering); an event goes over t
     a      ####====####             subscribe a: forward a; subscribe b: forward only what is behind a;
     b           ====########        unsubscribe a: withdraw only what is before b. Merged, the two are one range.
 
-From MICS (Jafarpour et al.). Where it differs: the table keeps the ranges of each owner beside one another (ranges.py),
-where the paper keeps their union. Cutting an owner's ranges out of a union takes cells that others need: in a test of
-ours up to half of the cells that were cut (ERRATA). The union is what `merged` gives, when somebody asks; imperfect
-merging, over gaps of cells that nobody holds, happens there only, so that it can be undone. Algorithm 1 is corrected: a
-range that merges with nothing is kept and forwarded, and so is one that merges to the left only.
+From MICS (Jafarpour et al.). Where it differs: the table keeps the ranges of each owner next to one another
+(ranges.py), where the paper keeps their union. Cutting an owner's ranges out of a union takes cells that others need:
+in a test of ours up to half of the cells that were cut (ERRATA). The union is what `merged` gives, when somebody asks;
+imperfect merging, over gaps of cells that nobody holds, happens there only, so that it can be undone. Algorithm 1 is
+corrected: a range that merges with nothing is kept and forwarded, and so is one that merges to the left only.
 
 Errs: more. A region counts with all cells that it meets, so events may be forwarded that nobody wants, to be dropped
 where they arrive; none is lost. What is forwarded must be the ranges, not the region: a region whose cells are held by
@@ -115,7 +115,7 @@ class CellTable:
 
     @property
     def nbytes(self) -> int:
-        """Of the ranges, without ids."""
+        """The memory of the ranges, without ids."""
         return self._ranges.nbytes
 
     def check_invariants(self) -> None:
@@ -185,7 +185,7 @@ class CellIndex:
         return [self._ids[number] for number in self._ranges.owners(cells_around(self.grid, region))]
 
     def check(self, region: Region, cover: str = "exact", **options: Any) -> Verdict:
-        """What a cover engine of this name says of a region beside the members that can matter."""
+        """What a cover engine of this name says of a region, given the members that can matter."""
         if region.is_empty:
             return Covered(())
         asked = engine(cover, self.space, **options)

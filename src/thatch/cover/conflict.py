@@ -1,4 +1,4 @@
-"""The conflict table of a box s and the boxes beside it, and what can be decided from it (monte-carlo, section 3).
+"""The conflict table of a box s and the other boxes, and what can be decided from it (monte-carlo, section 3).
 
 A row for each box, two entries for each attribute: the part of s below the box and the part above it. An entry is
 defined if that part is not empty. For s = [830,870] x [1003,1006]:
@@ -296,7 +296,7 @@ class ConflictTable:
         return [row for row, count in enumerate(self.counts) if count == self.defined.shape[1]]
 
     def has_polyhedron_witness(self) -> bool:
-        """Corollary 3."""
+        """Corollary 3: whether a polyhedron witness exists."""
         return all(count >= place + 1 for place, count in enumerate(sorted(self.counts)))
 
     def minimized(self) -> tuple[list[int], list[int]]:

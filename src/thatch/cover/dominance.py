@@ -5,7 +5,7 @@ point is at least as large in every coordinate. Number the cells of that space a
 another fill a box up to the far corner, which is ranges of numbers; any member whose number is in one of them may
 cover.
 
-    up ^ . . #######     s2 is covered by whoever is right of it and above it
+    up ^ . . #######     s2 is covered by every point right of it and above it
        | . . ##s1###
        | . s2#######
        +-----------> -low

@@ -1,4 +1,4 @@
-"""What every cover engine does. The set of members is whatever its holder has told; an engine only answers.
+"""What every cover engine does. The set of members is up to its holder; an engine only answers.
 
 An engine declares whether it covers by one member or by a union, and which way it may err. `may_err` is one of
 "never", "unproven" (it may fail to prove what is true) and "covered" (it may say covered of what is not; such an

@@ -25,7 +25,7 @@ from thatch.jit import borrowing, inlined, lowest
 from thatch.space.arrays import Ints
 
 CUTS = 32
-GROWTH = 2  # the cuts are chosen anew when there are this many times as many boxes as when they were chosen
+GROWTH = 2  # the cuts are chosen again when there are this many times as many boxes as when they were chosen
 
 _ONE = np.uint64(1)
 # As NumPy numbers: of a plain 0 or 1 Numba would make a kernel of its own wherever one is passed.
@@ -230,7 +230,7 @@ class BoxIndex:
         return sum(array.nbytes for array in self.rows) + self.words.nbytes + self.slots.nbytes
 
     def reserve(self, more: int, low: Ints | None = None, high: Ints | None = None) -> None:
-        """Make room for more boxes; choose the cuts anew if there will be many more than when they were chosen.
+        """Make room for more boxes; choose the cuts again if there will be many more than when they were chosen.
 
         Given the boxes that are about to come, the cuts are theirs as well.
         """

@@ -106,7 +106,7 @@ class PairwiseEngine(CoverEngine):
 
 
 class _Linear:
-    """All members in turn."""
+    """Compares with all members in turn."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -130,7 +130,7 @@ class _Linear:
 
 
 class _Indexed:
-    """Members by their bounding boxes; whoever's contains that of the region is compared in full."""
+    """Members by their bounding boxes; a member whose box contains that of the region is compared in full."""
 
     def __init__(self, space: Space) -> None:
         self.space = space

@@ -123,7 +123,7 @@ class ProjectionEngine(CoverEngine):
                 self._place(id, index, slot)
 
     def add_many(self, ids: Sequence[Any], regions: Sequence[Region] | Boxes) -> list[Verdict]:
-        """Balls that members from before hold are found in one call of a kernel; they stay covered whoever comes."""
+        """Balls that members from before hold are found in one call of a kernel; they stay covered whatever comes."""
         checked = as_regions(ids, regions, self.space)
         self.check_new(ids)
         asked: dict[tuple[int, ...], list[tuple[int, Ball]]] = {}

@@ -2,7 +2,7 @@
 
     +----------+-------+     Each piece belongs to the box that took it from the negative space (negative-space's
     |  r1      |       |     CoveredBy): negative rectangles and pieces together are the whole space, and no two
-    +---+------+  r3   |     of them meet. So whoever owns the pieces that meet a covered box covers it, and when
+    +---+------+  r3   |     of them meet. So the owners of the pieces that meet a covered box cover it, and when
     | s1|  s2  |       |     a box leaves, its pieces are what has to be handed on or becomes negative again.
     +---+------+-------+
 

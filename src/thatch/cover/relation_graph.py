@@ -63,7 +63,7 @@ VIRTUAL = Virtual.NODE
 
 
 class Relation(Enum):
-    """Of one node to another."""
+    """How one node relates to another."""
 
     SUBSET = auto()
     SUPERSET = auto()
@@ -211,7 +211,7 @@ class RelationGraph:
     def exchange(self, gone: Sequence[Any], new: Mapping[Any, Region]) -> Change:
         """Some leave and others come in their place, in the paper's three steps: the newcomers go below one that
         leaves and covers them, so they are compared with its children only; those that leave are taken out, and the
-        newcomers that they held are roots; the other children go below whoever covers them."""
+        newcomers that they held are roots; the other children go below the nodes that cover them."""
         for id in gone:
             self._known(id)
         for id in new:
@@ -261,7 +261,7 @@ class RelationGraph:
         """The same subscriptions with other regions, of another space, and which of them have to be forwarded now, or
         withdrawn. What roots now and before hold may differ: their holder knows whether to send them again."""
         if regions.keys() != self._regions.keys():
-            raise CallerError("a graph is compiled anew with one region for each of its subscriptions, and no other")
+            raise CallerError("a graph is compiled again with one region for each of its subscriptions, and no other")
         graph = RelationGraph(space, self.kind)
         graph.comparisons, graph.rechecks = self.comparisons, self.rechecks
         for id in self._regions:

@@ -108,8 +108,9 @@ Verdict = Covered | Uncovered | Unproven
 
 
 def verify(verdict: Verdict, region: Region, regions: Mapping[Any, Region]) -> bool:
-    """Whether the evidence of a verdict holds, whoever gave it: a certificate is checked by subtraction, a witness by
-    containment. Unproven claims nothing. What it shares with engines is the bounding of balls by boxes, below."""
+    """Whether the evidence of a verdict holds, whichever engine gave it: a certificate is checked by subtraction, a
+    witness by containment. Unproven claims nothing. What it shares with engines is the bounding of balls by boxes,
+    below."""
     if isinstance(verdict, Covered):
         members = [regions[name] for name in verdict.certificate if name in regions]
         return len(members) == len(verdict.certificate) and is_covered(region, members)

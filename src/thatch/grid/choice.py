@@ -2,8 +2,8 @@
 
 The idea: cells of few attributes stand for boxes of many, so take those attributes that leave the fewest boxes to an
 event. By *selectivity*, the paper's way: the attributes of which a box takes the smallest share of the cells, each on
-its own. *Jointly*, ours: one after the other, each time the one that leaves the fewest candidates beside those taken
-before. Two attributes that say the same are both selective, but the second one leaves as many as the first alone.
+its own. *Jointly*, ours: one after the other, each time the one that leaves the fewest candidates together with those
+taken before. Two attributes that say the same are both selective, but the second one leaves as many as the first alone.
 
 Shares are of cells, which are equal in value, not in coordinates. Errs on no side: any choice is right, some are slow.
 Cost: a comparison for each attribute, sampled box and sampled event.

@@ -36,7 +36,7 @@ AXES_MAX = 10  # the table of the Hilbert curve has d 4^d entries
 
 
 class Curve(NamedTuple):
-    """What the kernels read."""
+    """A curve as the arrays that kernels read."""
 
     axes: int
     bits: int

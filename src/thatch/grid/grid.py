@@ -29,7 +29,7 @@ from thatch.space.space import Space
 BITS = 8
 ATTRIBUTES = 4  # of a grid for which none were chosen: ranges grow with the surface
 RANGES_MAX = 4_096  # of one box
-CELLS_MAX = 1 << 16  # that an attribute is cut into without being told where
+CELLS_MAX = 1 << 16  # that an attribute is cut into where no cells are given
 
 
 @kernel
@@ -120,7 +120,7 @@ class Grid:
         cells: Mapping[str, Iterable[Any]] | None = None,
         ranges_max: int = RANGES_MAX,
     ) -> None:
-        """`cells` are the values at which cells of an attribute begin, beside the first."""
+        """`cells` are the values at which cells of an attribute begin, except the first."""
         cells = None if cells is None else {name: tuple(values) for name, values in cells.items()}
         names = [attribute.name for attribute in space.attributes]
         chosen = names[:ATTRIBUTES] if attributes is None else list(attributes)

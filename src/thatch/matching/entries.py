@@ -7,7 +7,7 @@ region stand side by side and share its number.
 Views share these arrays. An entry is written once, behind the entries that older views know; an array that is full
 is copied into a larger one, and older views keep theirs. Only `died` is written later: the version in which the entry
 was discarded. A view of version v counts the entries with died > v, so a discard needs no copy and no lock, and what
-it discards is still there for those who look at an older version.
+it discards is still there for readers of an older version.
 """
 
 from __future__ import annotations

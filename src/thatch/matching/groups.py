@@ -7,8 +7,8 @@ events reach which hit something in the first. Sound only if *covered* is never 
 It pays where matching is linear, as in the paper. A tree of all asks about as many nodes as a tree of the active ones:
 an event that nobody wants ends at its root as well. Measured (benchmarks/groups.py: 9 in 10 passive, nearly all events
 wanted or nearly none), one index of all was 1.1 to 1.5 times faster than two, and those up to 3 times faster than the
-paper's multi-level form, passive ones in lists below those that cover them. So a table keeps one index, and two if it
-is told to.
+paper's multi-level form, passive ones in lists below those that cover them. So a table keeps one index, and two on
+request.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Groups:
             self.passive.discard(number)
 
     def move(self, number: int, region: Region, active: bool) -> None:
-        """From one to the other."""
+        """Move a subscription from one index to the other."""
         if self.passive is not self.active:
             self.discard(number)
             self.add(number, region, active)

@@ -8,10 +8,9 @@ back with the last view of it.
 
     store    |------ tree of 900,000 ------|-- tree of 60,000 --|- 3,000 -|buffer|    slots, in order of arrival
 
-A view is the store's arrays, the trees and a version. Writers make a new one for each change; readers take the
-present one and need no lock. Matching releases the interpreter lock, so readers run beside each other and beside the
-writer. Errs on no side: codes only preselect (blocks.py), and what is not sure is compared exactly.
-"""
+A view is the store's arrays, the trees and a version. Writers make a new one for each change; readers take the present
+one and need no lock. Matching releases the interpreter lock, so readers run in parallel with each other and with the
+writer. Errs on no side: codes only preselect (blocks.py), and what is not sure is compared exactly."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ SCRATCH_MAX = 1_048_576  # coordinates for which a thread keeps the memory that 
 
 
 class Level(NamedTuple):
-    """A tree and the postings beside it, of one run of slots."""
+    """A tree and its postings, of one run of slots."""
 
     tree: Tree
     postings: Postings | None
@@ -231,7 +230,7 @@ class LevelledMatcher(Matcher):
         self._publish()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LevelledMatcher:
-        """With a lock of its own."""
+        """A copy with a lock of its own."""
         other = memo[id(self)] = object.__new__(type(self))
         with self._lock:
             other.__dict__ = {name: deepcopy(each, memo) for name, each in self.__dict__.items() if name != "_lock"}

@@ -72,7 +72,7 @@ class Matcher:
 
     @property
     def nbytes(self) -> int:
-        """Memory beside the exact bounds."""
+        """The memory of the index in addition to the exact bounds."""
         raise NotImplementedError
 
     def check_invariants(self) -> None:

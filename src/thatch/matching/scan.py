@@ -1,6 +1,6 @@
 """The linear scan: every region is asked. The oracle of the other matchers, and the best for a handful of regions.
 
-O(regions) an event, or in batches O(regions) passes over the columns. No memory beside the regions.
+O(regions) an event, or in batches O(regions) passes over the columns. No memory but the regions.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Two ways down. One event at a time, with a stack. Or many together: each node wi
 so that the node's codes are loaded once for all of them and the branches of neighbours are alike; that wins from
 some two dozen events on, even over a million boxes, where lists at the leaves are short.
 
-A tree never changes; what is discarded from it is told by `Exact.died` (entries.py).
+A tree never changes; what is discarded from it is marked in `Exact.died` (entries.py).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Tree(NamedTuple):
 
 
 def empty_tree(nodes: int = 0, columns: int = 0) -> Tree:
-    """With room for so many."""
+    """An empty tree with room for so many nodes."""
     return Tree(
         np.zeros((nodes, LANES), np.int32), np.zeros(nodes + 1, np.int32), np.empty(columns, np.int32),
         np.empty((columns, 2)), np.empty((columns, 2, LANES), np.uint8), np.zeros(1, np.int64),

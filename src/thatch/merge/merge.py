@@ -2,7 +2,7 @@ r"""Merging: several regions are forwarded as one that holds them all; un-mergin
 
 The idea: what one region says as well as two is forwarded once. A *perfect* merger is the union of its members; an
 *imperfect* one is the least simple term around them (bounding.py) and adds events, within a budget. Mergers are trees:
-whoever leaves takes its ancestors with it, and the subtrees beside its way to the root are what is merged anew.
+a member that leaves takes its ancestors with it, and the subtrees along its way to the root are what is merged again.
 
           *                                c leaves: two subtrees are left, as exact as they were. They merge with
         /   \                              one another, or with others, or stay as they are
@@ -33,7 +33,7 @@ sample, a pair that fits may be missed.
 
 Cost for n forwarded regions: a newcomer takes two passes over n boxes in flat arrays (pairs.py), and a look at
 signatures (a term without one side) in O(attributes). Whoever leaves costs as many newcomers as there are subtrees
-beside its way: O(log n) for a tree made at once, the number of its members for one that grew member by member; and a
+along its way: O(log n) for a tree made at once, the number of its members for one that grew member by member; and a
 look at each region that rode along. n at once: O(n) newcomers, so O(n^2) steps of a few nanoseconds. To ask all pairs
 again after each merger would be O(n^3). """
 
@@ -150,7 +150,7 @@ class MergeSet:
         self._start()
 
     def _start(self) -> None:
-        """Without what is known by coordinates."""
+        """Begin again without what is known by coordinates."""
         self._string_codes = self.space.string_codes
         self._shapes: dict[tuple[Term, ...], MergeShape] = {}
         self._pairs = Pairs(self.space)
@@ -161,7 +161,7 @@ class MergeSet:
 
     @property
     def regions(self) -> dict[int, Region]:
-        """By key, ascending."""
+        """The region of each merger by its key, ascending."""
         return {key: self._forwarded[key] for key in sorted(self._forwarded)}
 
     @property
@@ -352,7 +352,7 @@ class MergeSet:
         heap: list[tuple[float, int, int, MergeGroup]] = []
         while waiting:
             lonely = []
-            while waiting:  # whoever was merged goes to the end, so that equals meet and trees are flat
+            while waiting:  # a group that was merged goes to the end, so that equals meet and trees are flat
                 group = waiting.popleft()
                 if group.is_alive:
                     union = self._merged_perfectly(group)

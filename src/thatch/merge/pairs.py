@@ -106,7 +106,7 @@ def fullest(measures: Measures, used: int, own: int, least: float, found: Ints, 
 
 
 class Pairs:
-    """Terms, by slot."""
+    """The terms of all groups, by slot, in flat arrays."""
 
     def __init__(self, space: Space) -> None:
         self.space = space

@@ -131,6 +131,9 @@ def read(path: Path | None, flags: dict[str, Any]) -> Config:
     for policy in (given.get("policy"), *_tables(given.get("links"))):
         if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
             policy["cover"] = None
+    for key, example in (("name", "B1"), ("space", "price double, symbol string")):
+        if key not in given:
+            raise ConfigError(f"thatch broker needs a {key}: --{key} '{example}', or {key} = \"{example}\" in the file")
     try:
         config = msgspec.convert(given, Config)
         settings, space = config.settings(), config.read_space()

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from thatch.errors import CallerError, PeerError
-from thatch.node.driver import DISK_FULL, Endpoint, Outcome
+from thatch.node.driver import DISK_FULL, ClientEndpoint, Endpoint, Outcome
 from thatch.node.host import Host
 from thatch.node.outgoing import Outgoing, Overflow
 from thatch.protocol import wire
@@ -49,7 +49,7 @@ class Connection(Endpoint):
         self._space: Any = None
 
     async def run(self) -> None:
-        """Until the connection ends."""
+        """Read and write until the connection ends."""
         writer = asyncio.create_task(self._write())
         try:
             await self._read()
@@ -124,7 +124,7 @@ class Connection(Endpoint):
             self.close(refused.reason)
 
     def close(self, reason: str, code: int = wire.CLOSED_FOR_FAULT) -> None:
-        """Say why, and hang up."""
+        """Send the reason, and hang up."""
         if not self.reason:
             self.reason = reason
             self.node.spawn(self._close(reason, code))
@@ -137,14 +137,14 @@ class Connection(Endpoint):
         self.cut()
 
     def cut(self) -> None:
-        """At once, whatever is under way."""
+        """Shut the socket at once, whatever is under way."""
         with suppress(OSError):
             copy = socket.socket(fileno=os.dup(self._descriptor))
             with copy:
                 copy.shutdown(socket.SHUT_RDWR)
 
 
-class ClientConnection(Connection):
+class ClientConnection(Connection, ClientEndpoint):
     kind = wire.FromClient
 
     def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int) -> None:
@@ -247,7 +247,7 @@ class NeighbourConnection(Connection):
         self._ticket = 0
 
     def meet(self, name: str) -> None:
-        """The neighbour is known."""
+        """The peer is this neighbour: connect its link."""
         self.name = name
         driver = self.node.driver
         other = driver.endpoints.get(name)
@@ -342,9 +342,6 @@ class NeighbourConnection(Connection):
             if not self.waits_for_space:
                 driver.received_up_to[self.name] = self._store, each.number
         return Outcome.KEPT in outcomes
-
-    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
-        raise AssertionError("events go to a neighbour by its stream")
 
     def ended(self) -> None:
         driver = self.node.driver

@@ -78,7 +78,7 @@ def _damage_of_log(data: bytes) -> str:
         _, commit, s1, s2, *stored = struct.unpack(">6I", data[at : at + 24])
         if (s1, s2) != (salt1, salt2):
             if broken_at is None and not _is_of_older_log(data, at, page, order):
-                broken_at = at  # a flipped salt, unless the log was begun anew and this is what was there before
+                broken_at = at  # a flipped salt, unless the log was begun again and this is what was there before
                 running = stored[0], stored[1]
                 continue
             break
@@ -94,7 +94,7 @@ def _damage_of_log(data: bytes) -> str:
 
 
 def _is_of_older_log(data: bytes, at: int, page: int, order: str) -> bool:
-    """Frames of a log that was begun anew carry other salts, to the end of the file."""
+    """Frames of a log that was begun again carry other salts, to the end of the file."""
     following = at + 24 + page
     if following + 24 > len(data):
         return True

@@ -38,11 +38,11 @@ DISK_FULL = "the disk of broker {} is full: events that a durable subscription w
 
 
 class Outcome(Enum):
-    """Of an event."""
+    """What became of an event."""
 
     ROUTED = 0
     KEPT = 1  # and to be acknowledged when it is on disk
-    REFUSED = 2  # nothing was done: the disk is full
+    REFUSED = 2  # neither kept nor sent to anybody: the disk is full
 
 
 class Endpoint:
@@ -51,11 +51,15 @@ class Endpoint:
     def send(self, message: Message) -> None:
         raise NotImplementedError
 
-    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
-        """An encoded event, for subscriptions of a client."""
+    def send_refusal(self, refused: Refused, close: bool) -> None:
         raise NotImplementedError
 
-    def send_refusal(self, refused: Refused, close: bool) -> None:
+
+class ClientEndpoint(Endpoint):
+    """What the link of a client leads to. Events for a neighbour go by its stream instead."""
+
+    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
+        """An encoded event, for subscriptions of the client."""
         raise NotImplementedError
 
 
@@ -77,7 +81,7 @@ class Driver:
         return self._session
 
     def stream(self, link: str) -> Stream:
-        """To a neighbour."""
+        """The stream of events to a neighbour."""
         stream = self.streams.get(link)
         if stream is None:
             stream = self.streams[link] = Stream(link, self.store, self._limits)
@@ -107,18 +111,22 @@ class Driver:
                 self._tickets.append((self.store.ticket, effect.number))
             elif isinstance(effect, Reject):
                 self._reject(effect)
+            elif isinstance(effect, Deliver):
+                self._deliver(effect, encode(effect.event))
             elif effect.link in self.endpoints:
-                if isinstance(effect, Send):
-                    self.endpoints[effect.link].send(effect.message)
-                else:
-                    self.endpoints[effect.link].deliver(effect.ids, encode(effect.event))
+                self.endpoints[effect.link].send(effect.message)
+
+    def _deliver(self, effect: Deliver, encoded: bytes) -> None:
+        endpoint = self.endpoints.get(effect.link)
+        if isinstance(endpoint, ClientEndpoint):
+            endpoint.deliver(effect.ids, encoded)
 
     def _reject(self, effect: Reject) -> None:
-        end = self.endpoints.get(effect.link)
+        endpoint = self.endpoints.get(effect.link)
         if effect.close:
             log.warning("hanging up on %s: %s", effect.link, effect.refused.reason)
-        if end is not None:
-            end.send_refusal(effect.refused, effect.close)
+        if endpoint is not None:
+            endpoint.send_refusal(effect.refused, effect.close)
 
     def committed(self, ticket: int) -> None:
         """All up to this ticket is on disk."""
@@ -166,8 +174,7 @@ class Driver:
             if type(effect) is Send:
                 sending.setdefault(effect.link, []).append(encoded)
             elif type(effect) is Deliver:
-                if effect.link in self.endpoints:
-                    self.endpoints[effect.link].deliver(effect.ids, encoded)
+                self._deliver(effect, encoded)
             elif type(effect) is Reject:
                 self._reject(effect)
         return outcome
@@ -177,8 +184,8 @@ class Driver:
 
     # --- Links -------------------------------------------------------------------------------------------------------
 
-    def gone(self, link: str, end: Endpoint, forget: bool = False) -> None:
+    def gone(self, link: str, endpoint: Endpoint, forget: bool = False) -> None:
         """What a link led to has gone, unless another one has taken its place."""
-        if self.endpoints.get(link) is end:
+        if self.endpoints.get(link) is endpoint:
             del self.endpoints[link]
             self.take(LinkDown(forget), link)

@@ -1,15 +1,15 @@
-"""A client that lives in the node itself: a durable subscription, whoever comes over plain HTTP."""
+"""A client that lives in the node itself: a durable subscription, or a user of plain HTTP."""
 
 from __future__ import annotations
 
 from thatch.broker import ClientState
-from thatch.node.driver import Driver, Endpoint, Outcome
+from thatch.node.driver import ClientEndpoint, Driver, Outcome
 from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import LinkUp, Message, Publish, Refused
 from thatch.protocol.messages import Send as Sending
 
 
-class LocalClient(Endpoint):
+class LocalClient(ClientEndpoint):
     def __init__(self, driver: Driver, name: str, durable: bool = False) -> None:
         self.name, self.driver = name, driver
         self.client = ClientState(name, driver.broker.space)
@@ -41,10 +41,10 @@ class LocalClient(Endpoint):
         self.on_message(message)
 
     def on_message(self, message: Message) -> None:
-        """For those who wait for answers."""
+        """A message for this client; subclasses that wait for answers override it."""
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
-        """For those who subscribe."""
+        """An event for this client; subclasses that subscribe override it."""
 
     def send_refusal(self, refused: Refused, close: bool) -> None:
         self.send(refused)

@@ -26,7 +26,7 @@ class Json(logging.Formatter):
 
 
 def begin(form: str) -> None:
-    """To standard error, from now on."""
+    """Log to standard error from now on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if form == "json" else Text())
     root = logging.getLogger("thatch")

@@ -21,7 +21,7 @@ from thatch.protocol.codec import encode
 from thatch.protocol.wire import Notice, frame
 
 FRAME_EVENTS = 256 * 1024  # bytes of events in a frame
-FRAME_CONTROL = 64 * 1024  # bytes of control messages beside them
+FRAME_CONTROL = 64 * 1024  # bytes of control messages in the same frame
 
 
 class Overflow(Exception):

@@ -41,9 +41,7 @@ class Queue(LocalClient):
     def __init__(self, driver: Driver, row: QueueRow, unacknowledged_bytes_max: int) -> None:
         super().__init__(driver, row.name, durable=True)
         self.owner, self.id = split_durable_name(row.name)
-        self.stream = Stream(
-            row.name, driver.store, Limits(row.bytes_max, row.seconds_max, 0, unacknowledged_bytes_max)
-        )
+        self.stream = Stream(row.name, driver.store, _limits(row, unacknowledged_bytes_max))
         self.stream.lost = row.lost
         self.reader: Reader | None = None
         self._lost_announced = 0  # of those lost, how many the reader knows of
@@ -108,6 +106,15 @@ class Queue(LocalClient):
     @property
     def is_settled(self) -> bool:
         return self.client.is_settled(self.home, SUBSCRIPTIONS, self.id)
+
+
+def _limits(row: QueueRow, unacknowledged_bytes_max: int) -> Limits:
+    return Limits(
+        bytes_max=row.bytes_max,
+        seconds_max=row.seconds_max,
+        memory_bytes_max=0,
+        unacknowledged_bytes_max=unacknowledged_bytes_max,
+    )
 
 
 class Queues:

@@ -51,7 +51,7 @@ class Node:
         self._before = self.store.statistics()
         self.http = HttpDoor(self)
         self.is_ready = False
-        self.is_over = asyncio.Event()  # told to stop, or the store cannot be written any more
+        self.is_over = asyncio.Event()  # asked to stop, or the store cannot be written any more
         self.failure: Exception | None = None
         self.client_port = self.overlay_port = 0
         self.dropped = 0  # events, for clients that have gone
@@ -74,16 +74,16 @@ class Node:
         broker = Broker.restored(config.name, space, store.records(), config.settings(), image=store.image())
         if not wanted.extends(broker.space) and not broker.space.extends(wanted):
             raise StoreError(
-                f"store {store.path}: of the space {broker.space}; the configuration says {wanted}. A space may grow "
-                "by nullable attributes and by values of enums, at the end"
+                f"store {store.path} has the space {broker.space}; the configuration says {wanted}. A space can only "
+                "grow: by nullable attributes and by values of enums, at the end"
             )
         self._grown = wanted if wanted != broker.space and wanted.extends(broker.space) else None
         flow, retention = config.flow, config.retention
         limits = Limits(
-            retention.neighbour_bytes_max,
-            retention.neighbour_seconds_max,
-            flow.neighbour_bytes_max,
-            flow.unacknowledged_bytes_max,
+            bytes_max=retention.neighbour_bytes_max,
+            seconds_max=retention.neighbour_seconds_max,
+            memory_bytes_max=flow.neighbour_bytes_max,
+            unacknowledged_bytes_max=flow.unacknowledged_bytes_max,
         )
         driver = Driver(broker, store, Gate(), limits)
         for link in broker.links.values():
@@ -318,7 +318,7 @@ class Node:
             self._image_at = records
             self.store.set_image(self.driver.broker.image())
 
-    # --- For those who look ------------------------------------------------------------------------------------------
+    # --- Inspection --------------------------------------------------------------------------------------------------
 
     @property
     def connection_count(self) -> int:
@@ -330,7 +330,7 @@ class Node:
         return self.dropped + sum(each.outgoing.dropped for each in self._connections)
 
     def totals(self) -> dict[str, int]:
-        """Over all lives of the store."""
+        """Events taken in and sent out, over all lives of the store."""
         counts = [link.counts for link in self.driver.broker.links.values()]
         now = {name: sum(getattr(each, name) for each in counts) for name in ("events_in", "events_out")}
         return {name: value + self._before.get(name, 0) for name, value in now.items()}

@@ -143,7 +143,7 @@ class Store:
         return [QueueRow(*row) for row in rows]
 
     def stored(self, queue: str) -> Iterator[StoredRow]:
-        """What a queue holds."""
+        """The events that a queue holds, without their bytes."""
         rows = self._connection.execute(
             "SELECT number, at, length(event) FROM events WHERE queue = ? ORDER BY number", (queue,)
         )
@@ -173,7 +173,7 @@ class Store:
 
     @property
     def ticket(self) -> int:
-        """Of what was asked for last."""
+        """The ticket of what was asked for last."""
         return self._asked
 
     def next_number(self) -> int:
@@ -400,7 +400,7 @@ def _connection(path: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path, name: str) -> None:
-    """All of it beside, then one rename: a file of this name is a whole store, always."""
+    """Make it under another name, then rename it: a file of this name is always a whole store."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
     try:
@@ -428,10 +428,12 @@ def _check_rows(connection: sqlite3.Connection, path: Path) -> None:
 def _check_owner(connection: sqlite3.Connection, path: Path, name: str) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
-        raise StoreError(f"store {path}: of version {version}, this program reads {VERSION}; see docs/operations.md")
+        raise StoreError(f"store {path} has version {version}, this program reads {VERSION}; see docs/operations.md")
     about = dict(connection.execute("SELECT key, value FROM about").fetchall())
     missing = {"name", "identity", "life"} - about.keys()
     if missing:
         raise damaged(path, f"damaged: it does not say its {', '.join(sorted(missing))}")
     if about["name"] != name:
-        raise StoreError(f"store {path}: of broker {about['name']!r}, not of {name!r}; each broker has its own store")
+        raise StoreError(
+            f"store {path} belongs to broker {about['name']!r}, not to {name!r}; each broker has its own store"
+        )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from thatch.node.store import Store, StoredRow
 
@@ -23,12 +24,14 @@ SEGMENT_COUNT, SEGMENT_BYTES = 128, 65_536
 Send = Callable[[Sequence[int], Sequence[bytes]], None]  # numbers, encoded events
 
 
+@dataclass(kw_only=True, slots=True)
 class Limits:
-    """Of what is kept. `unacknowledged_bytes_max`: bytes that may be under way, not acknowledged."""
+    """Bounds of what is kept for a receiver."""
 
-    def __init__(self, bytes_max: int, seconds_max: float, memory_max: int, unacknowledged_bytes_max: int) -> None:
-        self.bytes_max, self.seconds_max = bytes_max, seconds_max
-        self.memory_max, self.unacknowledged_bytes_max = memory_max, unacknowledged_bytes_max
+    bytes_max: int  # on disk
+    seconds_max: float
+    memory_bytes_max: int  # of events that need no disk
+    unacknowledged_bytes_max: int  # sent and not acknowledged
 
 
 class DiskRuns:
@@ -91,7 +94,7 @@ class Stream:
 
     @property
     def waiting_bytes(self) -> int:
-        """In memory."""
+        """The bytes of events that wait in memory."""
         return self._memory_bytes
 
     @property
@@ -112,7 +115,7 @@ class Stream:
         if not kept:
             (self._memory_sent if goes else self._memory_waiting).append((number, event))
             self._memory_bytes += len(event)
-            if self._memory_bytes > self.limits.memory_max:
+            if self._memory_bytes > self.limits.memory_bytes_max:
                 self._forget_oldest()
         if goes:
             self._pass(number, event)
@@ -132,7 +135,7 @@ class Stream:
         size = sum(map(len, events))
         self._memory_sent.extend(zip(numbers, events, strict=True))
         self._memory_bytes += size
-        if self._memory_bytes > self.limits.memory_max:
+        if self._memory_bytes > self.limits.memory_bytes_max:
             self._forget_oldest()
         self._last = self._cursor = numbers[-1]
         self._under_way.append((numbers[-1], size))
@@ -194,7 +197,7 @@ class Stream:
         self.lost += count
 
     def _forget_oldest(self) -> None:
-        while self._memory_bytes > self.limits.memory_max:
+        while self._memory_bytes > self.limits.memory_bytes_max:
             if self._memory_sent:  # it is under way: lost only if the link is cut just now
                 self._memory_bytes -= len(self._memory_sent.popleft()[1])
             else:

@@ -1,4 +1,4 @@
-"""Messages and records as bytes: MessagePack, by msgspec. The only encoding, on the wire and in the store.
+"""Messages as bytes: MessagePack, by msgspec. Frames on the wire are made of them, and events in the store are.
 
 Values of events keep their types: what MessagePack does not have (decimals, dates, times without a zone) is written as
 text, and read back as the type of the attribute that it belongs to.

@@ -22,7 +22,7 @@ def digest(held: Iterable[tuple[str, str, float | None]], size: int) -> tuple[in
 def differing(held: Mapping[str, tuple[str, float | None]], theirs: tuple[int, ...], size: int) -> Listing:
     """The buckets of a digest in which a neighbour holds something else, and what it is to hold there."""
     if size < 1 or len(theirs) != size:
-        raise PeerError(f"a digest of {len(theirs)} buckets that says it has {size}")
+        raise PeerError(f"a digest says that it has {size} buckets, and has {len(theirs)}")
     mine = digest([(id, *each) for id, each in held.items()], size)
     listing: Listing = {at: {} for at in range(size) if mine[at] != theirs[at]}
     for id, each in held.items() if listing else ():

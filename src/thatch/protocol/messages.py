@@ -1,4 +1,4 @@
-"""What brokers say to one another, to their clients and to whoever drives them. All frozen; codec.py writes them.
+"""What brokers say to one another, to their clients and to their driver. All frozen; codec.py writes them.
 
 A clause travels as its text, never as coordinates: each broker compiles it in its own space, and again when the space
 grows. Messages with a `seq` are sent in order over one link, each once: `seq` is the session of the link in its upper

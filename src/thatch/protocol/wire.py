@@ -1,11 +1,11 @@
-"""What nodes and clients say beside the messages of the broker, and frames: many messages in one.
+"""What nodes and clients say in addition to the messages of the broker, and frames: many messages in one.
 
 A frame is a MessagePack array of messages. It is put together from messages that are bytes already, so that an event
 for fifty subscribers is encoded once.
 
-    client  Hello, Subscribe, …, Publish, Publish, Keep ▶ node        events by number: `Published` says how many of
-            ◀ Event, Kept, Published, Accepted, Settled …             this connection are dealt with
-            Done ▶                                                    up to this number of a durable subscription
+    client  Hello, Subscribe, …, Publish, DurableSubscribe ▶ node     events by number: `Published` says how many of
+            ◀ Event, DurableEvent, Published, Accepted …              this connection are dealt with
+            Ack ▶                                                     up to this number of a durable subscription
     node    Hello, Resume, Forward, Forward … ▶ node                  `Received`: up to this number, and on disk
             ◀ Received                                                if it has to be
 """
@@ -25,7 +25,7 @@ from thatch.space.space import Space
 
 
 class NodeMessage(Message, frozen=True, array_like=True):
-    """What a node says and takes beside what its broker does."""
+    """A message that the node itself takes or sends, not its broker."""
 
 
 # --- Between a client and its node -----------------------------------------------------------------------------------

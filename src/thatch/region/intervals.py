@@ -147,7 +147,7 @@ class Intervals:
         return self & other.outside(self.low, self.high) if self.ends else self
 
     def __le__(self, other: Intervals) -> bool:
-        """Subset."""
+        """Whether this is a subset of the other."""
         if len(other.ends) == 2:
             return not self.ends or (other.low <= self.low and self.high <= other.high)
         return self & other == self

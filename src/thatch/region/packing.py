@@ -31,7 +31,7 @@ class Regions(msgspec.Struct, forbid_unknown_fields=True):
     balls_at: bytes  # int64 [terms + 1]
     ball_axes_at: bytes  # int64 [balls + 1]
     ball_axes: bytes  # int64
-    centres: bytes  # float64, beside ball_axes
+    centres: bytes  # float64, as long as ball_axes
     radii: bytes  # float64 [balls]
 
 

@@ -28,7 +28,7 @@ class Term:
 
     @classmethod
     def of(cls, sides: Mapping[int, Intervals], balls: tuple[Ball, ...] = ()) -> Term:
-        """From sides in any order."""
+        """A term of sides in any order."""
         return cls(tuple((index, sides[index]) for index in sorted(sides)), balls)
 
     @property

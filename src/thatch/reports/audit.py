@@ -1,6 +1,6 @@
 """An audit of a rule set: which rules say nothing new, why, in words, and what it saves to be without them.
 
-Every claim has its proof beside it: the rules whose union holds the one that is redundant, or that a merger says.
+Every claim has its proof: the rules whose union holds the one that is redundant, or that a merger says.
 Whoever reads the report can check each with `thatch covers`, and a test does.
 """
 
@@ -68,7 +68,7 @@ class Audit:
         saved = ", ".join(f"{count:,} {what}" for what, count in self.totals.items())
         parts = [
             page.paragraph(
-                f"{self.rules:,} rules, of which {self.kept:,} say all that all say. Without the other "
+                f"{self.rules:,} rules; {self.kept:,} are enough. Without the other "
                 f"{len(self.findings):,}: {saved or 'nothing'} less."
             ),
             page.bars(["kept", *KINDS], [self.kept, *(counts[kind] for kind in KINDS)]),

@@ -11,11 +11,11 @@ each of its values is among them. A summary does not know which values go togeth
       +--------+---+--> x    subscription leaves open.
 
 From Triantafillou and Economides, "Subscription summarization: a new paradigm for efficient publish/subscribe systems",
-as negative-space tells it; theirs keep ids with each range, which is matching by counting (match/counting.py). Here it
-is what a neighbour would be told: intervals, without ids, in bytes against false positives.
+as negative-space tells it; theirs keep ids with each range, which is matching by counting (counting.py). Here it
+is what a neighbour would be sent: intervals, without ids, in bytes against false positives.
 
 Errs: it adds events, it never loses one. It cannot prove covering, so it is no engine. Cost: changes are O(1), the next
-question sorts the ends of each attribute anew; a question is a binary search for each attribute.
+question sorts the ends of each attribute again; a question is a binary search for each attribute.
 """
 
 from __future__ import annotations

@@ -26,17 +26,17 @@ def plan_unsubscription(net: Overlay, id: str, settings: Settings | None = None)
     def leaves(network: Network) -> None:
         network.tell(client, network.clients[client].unsubscribe(home, id))
 
-    def in_vain(teller: str) -> float | None:
+    def false_positives(sender: str) -> float | None:
         """The share of its events that nobody wants at a broker, by the history at its own."""
-        steps = path(net.links, home, teller)
+        steps = path(net.links, home, sender)
         shares = net.network.nodes[home].broker.similarity(own, len(steps or ()), net.network.now)
         return 1 - min(shares.values()) if shares else None
 
-    return _planned(net, f"removing {id!r}", leaves, settings, in_vain)
+    return _planned(net, f"removing {id!r}", leaves, settings, false_positives)
 
 
 def plan_subscription(net: Overlay, broker: str, id: str, where: str, settings: Settings | None = None) -> Plan:
-    """If somebody subscribed at a broker."""
+    """A plan for a subscription at a broker."""
     if broker not in net.subscriber_brokers:
         raise CallerError(
             f"nobody subscribes at broker {shown(broker)}; they do at {', '.join(net.subscriber_brokers)}"
@@ -47,7 +47,7 @@ def plan_subscription(net: Overlay, broker: str, id: str, where: str, settings: 
     def comes(network: Network) -> None:
         network.tell(client, network.clients[client].subscribe(broker, id, where))
 
-    return _planned(net, f"subscribing {id!r} at {broker}", comes, settings, lambda teller: None)
+    return _planned(net, f"subscribing {id!r} at {broker}", comes, settings, lambda sender: None)
 
 
 def _planned(
@@ -55,7 +55,7 @@ def _planned(
     act: str,
     happens: Callable[[Network], None],
     settings: Settings | None,
-    in_vain: Callable[[str], float | None],
+    false_positives: Callable[[str], float | None],
 ) -> Plan:
     network = net.network.copied()
     for node in network.nodes.values():
@@ -72,7 +72,7 @@ def _planned(
         forwarded, withdrawn, messages = (after - before for after, before in zip(now, sent[link], strict=True))
         preserved = _preserved(network)[link] - kept[link]
         if messages or preserved > 0:
-            share = in_vain(link[0]) if preserved > 0 else None
+            share = false_positives(link[0]) if preserved > 0 else None
             plans.append(LinkPlan(" > ".join(link), forwarded, withdrawn, messages, max(0, preserved), share))
     return Plan(act, str((settings or net.settings).policy), tuple(plans))
 

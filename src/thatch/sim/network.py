@@ -84,7 +84,7 @@ class SimulatedNode:
 
     @property
     def waiting(self) -> int:
-        """Messages of others."""
+        """How many messages of other links wait."""
         return len(self.queue) + len(self.events) - self.is_ticked
 
     def put(self, message: Message, link: str, events_first: bool) -> None:
@@ -133,7 +133,7 @@ class Clauses:
 
 
 class Observer:
-    """ActiveSet of what happens; does nothing."""
+    """Is called for what happens. This one does nothing."""
 
     def published(self, client: str, broker: str, event: Publish, now: float) -> None: ...
     def delivered(self, client: str, broker: str, delivered: Deliver, now: float) -> None: ...
@@ -315,7 +315,7 @@ class Network:
                 self._take(name, Tick(), OPERATOR)
 
     def operate(self, broker: str, message: Message) -> None:
-        """From the operator of a broker."""
+        """Hand a broker a message from its operator."""
         if self.nodes[broker].is_up:
             self._take(broker, message, OPERATOR)
 

@@ -91,7 +91,7 @@ class Oracle:
         return past if present is None else [*past, present]
 
     def land(self, event: str, now: float, is_whole: Callable[[Wire, int], bool]) -> None:
-        """No copy is on its way any longer: whoever had to get it has it."""
+        """No copy is on its way any longer: every client that had to get it has it."""
         flight = self._flights.get(event)
         if flight is None or flight.is_refused:
             return

@@ -34,7 +34,7 @@ class Overlay:
     events_first: bool = False
     network: Network = field(init=False)
     where: dict[str, str] = field(default_factory=dict)  # subscription -> its broker
-    tiers: dict[str, str] = field(default_factory=dict)  # broker -> what it is, for whoever looks at measurements
+    tiers: dict[str, str] = field(default_factory=dict)  # broker -> what it is, for measurements
     _rng: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class Overlay:
             node.cost = cost(node.broker.settings)
 
     def retune(self, settings: Settings) -> None:
-        """From now on things leave otherwise."""
+        """Give all brokers other settings for how subscriptions leave."""
         self.settings = settings
         self.tune(self.network, settings)
 

@@ -15,7 +15,7 @@ SHOWN = 8  # brokers by name in one picture; the others in grey
 
 
 def draw(table: pa.Table, folder: Path, title: str) -> list[Path]:
-    """One PNG a question."""
+    """Draw one PNG for each question."""
     try:
         import matplotlib
     except ImportError:
@@ -25,8 +25,12 @@ def draw(table: pa.Table, folder: Path, title: str) -> list[Path]:
 
     made = []
     for name, paint in (
-        ("queues", _queues), ("delays", _delays), ("tables", _tables), ("messages", _messages), ("vain", _vain)
-    ):  # fmt: skip
+        ("queues", _queues),
+        ("delays", _delays),
+        ("tables", _tables),
+        ("messages", _messages),
+        ("false_positives", _false_positives),
+    ):
         figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
         axes.set_title(title, fontsize=9)
         paint(table, axes)
@@ -78,7 +82,7 @@ def _messages(table: pa.Table, axes: Any) -> None:
     _bars(sums, axes, "measure", "value_sum", "messages handled", strip="handled ")
 
 
-def _vain(table: pa.Table, axes: Any) -> None:
+def _false_positives(table: pa.Table, axes: Any) -> None:
     last = _last(_of(table, "false positives"))
     _bars(last.group_by(["tier", "broker"]).aggregate([("value", "sum")]), axes, "broker", "value_sum",
           "events that nobody wanted there")  # fmt: skip

@@ -46,7 +46,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a run gave."""
+    """What was observed in a run."""
 
     trace: str
     calm: tuple[tuple[str, tuple[str, ...]], ...]  # events published at rest, and who got them
@@ -201,7 +201,7 @@ class Run(Observer):
                 self.network.tell(name, self.network.clients[name].unadvertise(broker, id))
 
     def _publish(self, name: str, event: dict[str, Any]) -> str:
-        """The event's id."""
+        """Publish an event, and return its id."""
         sends = self.network.clients[name].publish(self.people[name].brokers()[0], event)
         self.network.tell(name, sends)
         assert isinstance(sends[0].message, Publish)
@@ -333,7 +333,7 @@ class Run(Observer):
         del self.network.nodes[name]
 
     def _part(self, link: tuple[str, str]) -> None:
-        """Give a link up for good."""
+        """Forget a link on both sides."""
         self.links.remove(link)
         self.is_void = True
         wire = self.network.wire(*link)
@@ -460,7 +460,7 @@ class Run(Observer):
                 raise Failed(f"{table} of {name} at {broker} have not settled at rest")
 
     def _publish_calmly(self, event: dict[str, Any]) -> None:
-        """At rest an event goes to exactly those who want it, and each time to the same ones."""
+        """At rest an event goes to exactly the clients that want it, each time to the same ones."""
         person = self._publisher_of(event)
         is_new = "more" in event or event.get("kind") == "d"
         if person is None or (is_new and not self.is_grown):

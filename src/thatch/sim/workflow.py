@@ -35,7 +35,7 @@ class Process:
         return [0] if activity < last else list(range(1, last))
 
     def subscriptions(self) -> list[tuple[str, str, str]]:
-        """(id, broker, clause) of each activity."""
+        """The subscription of each activity: id, broker, clause."""
         found = []
         for activity, engine in enumerate(self.engines):
             before = self.waits_for(activity)

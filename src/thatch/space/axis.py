@@ -277,7 +277,7 @@ class DoubleAxis(Axis):
         value = self.decode(coordinate)
         if math.isfinite(value):
             return f"{value!r}D"
-        # Spark has no literal for these; beside a double column a string is cast to one.
+        # Spark has no literal for these; compared with a double column a string is cast to one.
         return "'NaN'" if value != value else ("'Infinity'" if value > 0 else "'-Infinity'")
 
     def parse(self, text: str) -> int:
@@ -299,7 +299,7 @@ class DoubleAxis(Axis):
 
 
 class DateAxis(Axis):
-    """Days since 1970. The zone says at which instant a day begins, beside a timestamp."""
+    """Days since 1970. The zone says at which instant a day begins, for comparisons with timestamps."""
 
     sql, first, last = "date", times.DAY_FIRST, times.DAY_LAST
 

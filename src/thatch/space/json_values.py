@@ -16,7 +16,7 @@ from thatch.space.space import Space
 
 
 def read_json(text: str | bytes, what: str, kind: Any = dict[str, Any]) -> Any:
-    """JSON of a kind, an object unless told. Numbers are read as decimals first: a decimal attribute is never
+    """JSON of a kind, an object by default. Numbers are read as decimals first: a decimal attribute is never
     rounded."""
     try:
         return msgspec.json.Decoder(kind, float_hook=Decimal).decode(text)

@@ -79,7 +79,7 @@ class Labels:
             return self._insert(value)
 
     def cut_many(self, values: Iterable[str]) -> bool:
-        """Cut at all of these; False if some run was used up (then number anew). O(n log n)."""
+        """Cut at all of these; False if some run was used up (then recode). O(n log n)."""
         with self._lock:
             known = self._label
             new = sorted({value for value in values if value not in known})

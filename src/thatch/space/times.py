@@ -85,8 +85,8 @@ def micros_of_local(local: int, zone: ZoneInfo) -> int:
 
 
 def micros_of_day(days: int, zone: ZoneInfo) -> int:
-    """The first instant of a day: what a date becomes beside a timestamp. Where clocks skip midnight, the day begins
-    when they do."""
+    """The first instant of a day: what a date becomes when compared with a timestamp. Where clocks skip midnight, the
+    day begins when they do."""
     start = micros_of_local(days * MICROS_PER_DAY, zone)
     if zone.key == "UTC" or not DAY_FIRST < days < DAY_LAST:
         return start

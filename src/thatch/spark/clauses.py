@@ -1,7 +1,7 @@
 """Clauses, parsed by Spark's workers: to regions for the driver, or to what is wrong with them.
 
 Coordinates of strings mean something only with their labels, so each batch travels as regions with the labels that
-they were made with, and is read anew in the space of the index.
+they were made with, and is read again in the space of the index.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Subscriptions as rows of boxes in coordinates, made by Spark's workers: what `reduce` shuffles and decides on.
 
 Boxes travel as bytes: the low ends of one, its high ends, those of the next, each an int64. What boxes cannot say
-(balls, sets too large to expand) travels as a region beside the boxes around it.
+(balls, sets too large to expand) travels as a region, together with the boxes around it.
 
 Coordinates of strings mean something only with their labels, and rows of different workers meet. So where the space
 has strings, those that subscriptions mention are gathered first, numbered on the driver, and sent to every worker: the

@@ -14,22 +14,22 @@ _PLAIN = re.compile(r"[^'\\$]*")
 
 
 def text_sql(text: str) -> str:
-    """A string."""
+    """A string literal in SQL."""
     return f"'{text}'" if _PLAIN.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def double_sql(value: float) -> str:
-    """A double, to the last bit."""
+    """A double literal in SQL, exact to the last bit."""
     return f"{value!r}D" if math.isfinite(value) else f"CAST('{value!r}' AS DOUBLE)"
 
 
 def name_sql(name: str) -> str:
-    """A column, by whatever name."""
+    """A column name, quoted."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def column_sql(name: str) -> str:
-    """The same within an expression."""
+    """A column name, quoted for use within an expression."""
     return name_sql(name) if "${" not in name else f"IDENTIFIER({text_sql(name_sql(name))})"
 
 

@@ -5,7 +5,7 @@
 The body has typed facts (the space, ids, owners) and flat arrays of little-endian numbers. String coordinates are
 labels; the labels that were in use are part of the body (the index embeds its encoder).
 
-A file is written beside its place, forced to the disk, and renamed over the old one: whoever opens the place finds
+A file is written next to its place, forced to the disk, and renamed over the old one: a reader finds
 the old file or the new one, whenever the machine stops.
 """
 

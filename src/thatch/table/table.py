@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from thatch.cover import ENGINES, ActiveSet, Change, Verdict, covers
-from thatch.errors import CallerError, ClauseError, EmptyRegionWarning, SnapshotError, UnknownSubscription, shown
+from thatch.errors import (
+    CallerError,
+    ClauseError,
+    EmptyRegionWarning,
+    SnapshotError,
+    UnknownSubscription,
+    check_on_error,
+    shown,
+)
 from thatch.matching.groups import Groups
 from thatch.region.columns import Columns, boxes_of_columns, listed, regions_of_boxes
 from thatch.region.packing import pack_ints, pack_labels, pack_regions, unpack_ints, unpack_regions, unpack_runs
@@ -59,7 +67,7 @@ class RegionMatch:
 
 
 class SubscriptionTable(Mapping[Id, Subscription]):
-    """DurableStatus queries in one process.
+    """Standing queries in one process.
 
     >>> table = SubscriptionTable(Space.parse("symbol string, price double not null 0..1000"))
     >>> table.subscribe("cheap", "price < 20", owner="ann").forward
@@ -83,7 +91,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         **options: Any,
     ) -> None:
         """`cover` is a cover engine, or None: everything is active. `retract`: a wider newcomer takes back those that
-        it covers. `groups`: look at passive ones below active hits only (match/groups.py says when)."""
+        it covers. `groups`: look at passive ones below active hits only (matching/groups.py says when)."""
         self.space, self.cover, self.retract, self.groups, self.options = space, cover, retract, groups, options
         if cover is None and (retract or options):
             raise CallerError("with cover off there is nothing to retract and no engine to take options")
@@ -160,8 +168,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         """Who wants each event of an Arrow table or a dict of arrays: an Arrow table of event_index, subscription_id,
         sorted. `on_error="skip"` leaves out events that have a bad value, and counts them in the schema's metadata
         under `skipped`."""
-        if on_error not in ("raise", "skip"):
-            raise CallerError(f"on_error is 'raise' or 'skip', not {shown(on_error)}")
+        check_on_error(on_error)
 
         def matched(moment: Moment) -> tuple[Any, Any, int, Any]:
             if on_error == "skip":
@@ -234,7 +241,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
     def subscribe_many(
         self,
         ids: Sequence[Id],
-        wheres: Sequence[str | Region] | None = None,
+        clauses: Sequence[str | Region] | None = None,
         *,
         low: Columns | None = None,
         high: Columns | None = None,
@@ -244,8 +251,8 @@ class SubscriptionTable(Mapping[Id, Subscription]):
 
         As clauses, or as typed columns of lower and upper bounds by attribute (see columns.py).
         """
-        ids, wheres = listed(ids), wheres if wheres is None else listed(wheres)
-        if (wheres is None) == (low is None and high is None):
+        ids, clauses = listed(ids), clauses if clauses is None else listed(clauses)
+        if (clauses is None) == (low is None and high is None):
             raise CallerError("give either clauses, or columns of bounds as low= and high=")
         owners = [None] * len(ids) if owners is None else listed(owners)
         if len(owners) != len(ids):
@@ -254,8 +261,8 @@ class SubscriptionTable(Mapping[Id, Subscription]):
             _check_owner(owner)
         with self._lock:
             self._names.check_new(ids)
-            if wheres is not None:
-                changes = self._many_regions(ids, self._compiled_all(ids, wheres))
+            if clauses is not None:
+                changes = self._many_regions(ids, self._compiled_all(ids, clauses))
             else:
                 changes = self._many_boxes(ids, low or {}, high or {})
             for id, owner in zip(ids, owners, strict=True):
@@ -469,7 +476,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         return table
 
     def _take_in(self, ids: list[Any], regions: list[Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
-        """Into an empty table, without deciding."""
+        """Fill an empty table without deciding anything."""
         if self._active_set is None:
             self._regions = dict(zip(ids, regions, strict=True))
         else:

@@ -7,15 +7,15 @@ comparison is an interval of coordinates, and two numbers tell it all:
       below   the last coordinate whose cast is <  the cast literal
       upto    the last coordinate whose cast is <= the cast literal
 
-`x = v` is below+1 .. upto, which may be empty (5.5 beside an int) or hold many values (a double beside a bigint
+`x = v` is below+1 .. upto, which may be empty (5.5 with an int) or hold many values (a double with a bigint
 beyond 2^53). Neither number is cut to the domain: the caller does that.
 
-The rules are Spark 4's, found by probing it, and tested against it (tests/where/test_where_spark.py):
-- int beside decimal: `<`, `<=`, `>`, `>=` compare exactly, and beyond 64 bits they are constant, for NULL too; `=`
+The rules are Spark 4's, found by probing it, and tested against it (tests/test_where_spark.py):
+- int with decimal: `<`, `<=`, `>`, `>=` compare exactly, and beyond 64 bits they are constant, for NULL too; `=`
   rounds the literal half up to the scale that 38 digits leave.
-- decimal beside decimal: the common type keeps whole digits first; past 38 digits literal *and column* are rounded.
-- anything beside a double, and decimal beside string: both become doubles.
-- string beside int, double, date, timestamp: the string is cast to the column's type.
+- decimal with decimal: the common type keeps whole digits first; past 38 digits literal *and column* are rounded.
+- anything with a double, and decimal with string: both become doubles.
+- string with int, double, date, timestamp: the string is cast to the column's type.
 - IN: one common type, folded from left to right over the column and the list.
 """
 
@@ -39,7 +39,7 @@ Common = str | tuple[int, int]
 
 
 def compared(attribute: Attribute, literal: Literal) -> Edges:
-    """Edges for `=`, `<>`, `<=>` and, on every type but int beside a decimal, for the other comparisons."""
+    """Edges for `=`, `<>`, `<=>` and, on every type but int with a decimal, for the other comparisons."""
     if literal.kind == "i" and isinstance(attribute.axis, IntAxis):
         return literal.value - 1, literal.value
     return edges(attribute, common_type(column_type(attribute.axis), attribute, literal), literal)
@@ -53,7 +53,7 @@ def int_beside_decimal(literal: Literal) -> Edges | None:
     return -(-literal.value // unit) - 1, literal.value // unit
 
 
-# `Space.from_spark` gives Spark's narrower integral types their range as a domain; decimals beside them round later.
+# `Space.from_spark` gives Spark's narrower integral types their range as a domain; decimals with them round later.
 _INTEGRAL_DIGITS = {(-(2**7), 2**7 - 1): 3, (-(2**15), 2**15 - 1): 5, (-(2**31), 2**31 - 1): 10}
 
 
@@ -208,7 +208,7 @@ def _timestamp_edges(attribute: Attribute, literal: Literal) -> Edges:
         instant = literal.value
     if isinstance(axis, TimestampAxis):
         return instant - 1, instant
-    # A date beside a timestamp is its first instant.
+    # A date with a timestamp is its first instant.
     day = instant // times.MICROS_PER_DAY + 2
     while times.micros_of_day(day, zone) > instant:
         day -= 1

@@ -83,7 +83,7 @@ def _planned(clause: str, shape: str, space: Space) -> ClausePlan:
         offset = _parse_offset(clean, details, clause)
         near = clause[offset : offset + 20].strip()
         what = f"is malformed near {shown(near)}" if near else "ends too early"
-        raise at(clause, offset, f"the clause {what}", "see the supported grammar in the README") from None
+        raise at(clause, offset, f"the clause {what}", "docs/clauses.md lists what is supported") from None
     except (errors.SqlglotError, RecursionError) as error:
         raise ClauseError(f"the clause cannot be parsed: {type(error).__name__}") from None
     try:

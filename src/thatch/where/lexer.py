@@ -5,7 +5,7 @@ that differ only in literals share a shape and are parsed once (where.py). Liter
 lexical rules, so nothing depends on how a parser would read them.
 
 Before a parser sees a new shape, `sanitised` bounds its tokens and depth, refuses what Spark's grammar has and we do
-not by name, and writes it anew: each literal as the string of its number, each attribute name in backticks.
+not by name, and writes it again: each literal as the string of its number, each attribute name in backticks.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Constant(ClausePlan):
 
 @dataclass(frozen=True, slots=True)
 class ConstantComparison(ClausePlan):
-    """Two literals beside each other."""
+    """A comparison of two literals."""
 
     left: Operand
     operator: str
@@ -257,7 +257,7 @@ class Atom(ClausePlan):
 
 
 class IsNull(Atom):
-    """Never unknown."""
+    """IS NULL, which is never unknown."""
 
     def found(self, literals: Literals) -> Intervals | None:
         attribute = self.attribute

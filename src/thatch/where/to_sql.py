@@ -98,7 +98,7 @@ def _side(attribute: Attribute, intervals: Intervals) -> list[str]:
 
 
 def _values(attribute: Attribute, intervals: Iterable[tuple[int, int]]) -> list[int] | None:
-    """The coordinates to list, one a value; None if an interval is better told by its ends."""
+    """The coordinates to list, one a value; None if an interval is better written by its ends."""
     found: list[int] = []
     for low, high in intervals:
         if isinstance(attribute.axis, EnumAxis):

@@ -40,7 +40,7 @@ VALUE_SHOWN, EVENT_SHOWN = 80, 400  # characters of a bad value and of its event
 
 @dataclass(frozen=True)
 class Format:
-    """How text is written."""
+    """How text files are written: format, delimiter, records over several lines."""
 
     kind: str | None = None  # None: by the names of the files
     delimiter: str = ","
@@ -94,7 +94,7 @@ def scan(session: SparkSession, paths: Sequence[str], format: Format, as_text: C
 
 
 def _path(uri: str) -> str:
-    """As a person would write it."""
+    """A path as a person would write it."""
     return unquote(urlparse(uri).path) if uri.startswith("file:") else uri
 
 
@@ -159,7 +159,7 @@ class Events:
         self.is_text = RECORD in self.read.columns
         self.names = [name for name in self.read.columns if name != RECORD]
         self._wide = self._with_problems()
-        # ActiveSet before anything is read: columns that are missing, or that no attribute can hold.
+        # Reported before anything is read: columns that are missing, or that no attribute can hold.
         self.columns = event_columns(self._wide.select(*map(name_sql, self.names)).schema, space)
 
     def _with_problems(self, *extra: Column) -> DataFrame:

@@ -44,7 +44,7 @@ class MatchRequest:
 
     @property
     def skipped_path(self) -> str:
-        """Where rows go that are left out: beside the output."""
+        """Where rows go that are left out: next to the output."""
         return self.skipped or (f"{self.output.rstrip('/')}.skipped" if self.output else "thatch-skipped")
 
     @property
@@ -53,7 +53,7 @@ class MatchRequest:
 
 
 def explained(session: SparkSession, request: MatchRequest) -> MatchPlan:
-    """The plan, and nothing done."""
+    """The plan of a match; nothing is done."""
     with translated_failures(None, None, request.space):
         events, subscriptions = _inputs(session, request)
         with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
@@ -61,7 +61,7 @@ def explained(session: SparkSession, request: MatchRequest) -> MatchPlan:
 
 
 def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
-    """Match; what the summary says."""
+    """Match, write the output, and return what the summary says."""
     start = time.perf_counter()
     with translated_failures(None, None, request.space):
         events, subscriptions = _inputs(session, request)

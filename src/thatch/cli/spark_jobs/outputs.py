@@ -75,7 +75,7 @@ class Output:
             self._files.rename(self._path(part), self._path(self._name))
 
     def _undo(self, part: str, group: str) -> None:
-        """Tasks of a job that has failed or is cancelled may go on for a moment, and make their folders anew."""
+        """Tasks of a job that has failed or is cancelled may go on for a moment, and make their folders again."""
         self._context.cancelJobGroup(group)
         gone, patience = 0, time.monotonic() + PATIENCE
         while gone < 5 and time.monotonic() < patience:

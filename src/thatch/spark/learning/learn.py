@@ -1,4 +1,4 @@
-"""What events and subscriptions look like beside one another, and what brokers should know of it.
+"""What events and subscriptions look like together, and what brokers should know about it.
 
 Which attributes tell subscriptions apart, each on its own and jointly (choice.py); where cells should begin so that
 each holds as many events (MICS, 6.3); how often each subscription matches; how alike they are (similar.py); which
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thatch.errors import CallerError, shown
+from thatch.errors import CallerError, check_on_error, shown
 from thatch.grid.choice import choose_attributes
 from thatch.grid.grid import ATTRIBUTES, BITS
 from thatch.reports.learn import Shown, shown_page
@@ -104,8 +104,7 @@ def learn(
 ) -> Learned:
     """What events and subscriptions look like. Matches are counted over all events when somebody looks at them, regions
     over all events now; the rest is of a sample of 10,000 events. `cells` is how many each attribute is cut into."""
-    if on_error not in ("raise", "skip"):
-        raise CallerError(f"on_error is 'raise' or 'skip', not {shown(on_error)}")
+    check_on_error(on_error)
     if not isinstance(cells, int) or cells < 2:
         raise CallerError(f"cells is a number of at least 2, not {shown(cells)}")
     session = session_of(subscriptions)

@@ -141,7 +141,7 @@ def _summed(by_event: DataFrame, by_box: DataFrame, shape: tuple[int, ...]) -> A
 
 
 def _clauses(space: Space, columns: Sequence[int], starts: Sequence[Ints]) -> list[list[str]]:
-    """Each cell in words."""
+    """The clause of each cell."""
     found = []
     for first in range(len(starts[0])):
         row = []

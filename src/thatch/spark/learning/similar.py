@@ -1,8 +1,8 @@
 """How alike subscriptions are, by the events that they want: phi of each, and pairs.
 
-From congestion (III-B), on a sample of events. When S is withdrawn, the subscriptions that only S held back are told in
-its place: NRS(S), its new roots. INC(S) are those that meet S, and neither cover it nor are covered by it. P(.) are the
-events that somebody of them wants.
+From congestion (III-B), on a sample of events. When S is withdrawn, the subscriptions that only S held back are
+forwarded in its place: NRS(S), its new roots. INC(S) are those that meet S, and neither cover it nor are covered by it.
+P(.) are the events that somebody of them wants.
 
     P*(S) = P(NRS(S)) ∪ (P(S) ∩ P(INC(S)))          phi(S) = |P*(S)| / |P(S)|
 

@@ -4,7 +4,7 @@ A key is up to three attributes, each divided into cells. An event has one cell 
 that its box touches, and is written once for each. So an event and a subscription that wants it share a cell, each pair
 once, because an event is in one cell only.
 
-SubscriptionFrame bound different attributes and differ in width, so there may be several keys: a subscription takes the
+Subscriptions bound different attributes and differ in width, so there may be several keys: a subscription takes the
 one of which it touches the fewest cells. What would touch too many of any has the empty key, with a single cell: it is
 compared with every event.
 
@@ -51,7 +51,7 @@ def hashed(value: str) -> str:
 
 
 def hashes(values: str) -> str:
-    """Those of an array."""
+    """The hashes of an array of values."""
     return f"transform({values}, __thatch_value -> {hashed('__thatch_value')})"
 
 
@@ -108,7 +108,7 @@ def code(key: str, cells: Sequence[str]) -> str:
 
 
 def code_of(key: int, cells: Sequence[int]) -> int:
-    """The same of numbers."""
+    """`code` for numbers in Python."""
     for place in range(ATTRIBUTES_MAX):
         key = (key << BITS) + (cells[place] if place < len(cells) else 0)
     return key

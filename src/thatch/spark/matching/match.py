@@ -1,6 +1,6 @@
 """Who wants each event: a DataFrame of events, one of subscriptions, and the pairs.
 
-Three strategies give the same rows. `choose` picks one; `explain` says which and why.
+Three strategies give the same rows. A `Job` picks one; `explain` says which and why.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from thatch.errors import CallerError, shown
+from thatch.errors import CallerError, check_on_error, shown
 from thatch.space.space import Space
 from thatch.spark.clauses import ListWrong
 from thatch.spark.failures import translated_errors
@@ -35,7 +35,7 @@ from thatch.spark.tables import ID, SubscriptionFrame, check_time_zone, event_co
 from thatch.spark.text import name_sql
 
 STRATEGIES = ("auto", "native", "arrow", "files")
-INDEX_BYTES = 48  # of a subscription beside its bounds: ids, codes, tree
+INDEX_BYTES = 48  # of a subscription in addition to its bounds: ids, codes, tree
 SHARE = 0.25  # of an executor's memory that broadcast subscriptions may take
 ROW_BYTES, BOUND_BYTES = 64, 24  # of a subscription that is written out for a join: the row, each attribute
 EVENTS_GUESSED = 1_000_000  # where Spark has no idea
@@ -134,8 +134,7 @@ class Job:
     ) -> None:
         if strategy not in STRATEGIES:
             raise CallerError(f"strategy is one of {', '.join(map(repr, STRATEGIES))}, not {shown(strategy)}")
-        if on_error not in ("raise", "skip"):
-            raise CallerError(f"on_error is 'raise' or 'skip', not {shown(on_error)}")
+        check_on_error(on_error)
         self.session = session_of(subscriptions)
         check_time_zone(self.session, space)
         self.space, self.asked, self.skip = space, strategy, on_error == "skip"
@@ -158,7 +157,10 @@ class Job:
         other = Job(
             events, self.subscriptions.frame, self.space, self.asked, "skip" if self.skip else "raise", self.limit
         )
-        other.__dict__.update({name: self.__dict__[name] for name in ("index", "count") if name in self.__dict__})
+        if "index" in vars(self):
+            other.index = self.index
+        if "count" in vars(self):
+            other.count = self.count
         return other
 
     @cached_property

@@ -72,7 +72,7 @@ def keyed(rows: DataFrame, keys: Sequence[Key], space: Space) -> DataFrame:
     choices = []
     for number, key in enumerate(keys):
         total = " * ".join(["1L", *map(_count, key)])
-        # Ranges multiply; beside a list of values the list decides.
+        # Ranges multiply; with a list of values the list decides.
         most = CELLS_MAX if all(grid.knots for grid in key) else VALUES_MAX
         own = case_sql((f"{total} <= {most}", total), otherwise=f"{TOO_MANY}L")
         choices.append(f"named_struct('count', {own}, 'number', {number})")

@@ -83,5 +83,5 @@ def _arrive(token: str, index: bytes, ids: bytes) -> Arrived:
             return Arrived(path, array_of(ids))
         part = folder / f"thatch-{token}.{os.getpid()}.part"
         part.write_bytes(index)
-        part.replace(path)  # whoever finds it finds all of it
+        part.replace(path)  # a reader finds all of it
     return Arrived(path, array_of(ids))

@@ -172,7 +172,7 @@ class Decide:
         found = Found.all_covered(n) if is_empty else self._asked(rows, space)
         ids, clips = rows["id"], rows["clips"].to_numpy()
         names = pa.ListArray.from_arrays(pa.array(found.begins, pa.int32()), ids.take(pa.array(found.names)))
-        # What Unite may need to prove it anew: boxes of the names, where there is more than one cell.
+        # What Unite may need to prove it again: boxes of the names, where there is more than one cell.
         wanted = np.repeat((clips > 1) & found.covered, np.diff(found.begins))
         named = pa.array(found.names[wanted])
         boxes = pc.if_else(pc.equal(rows["clips"], 1), rows["boxes"], rows["whole"])
@@ -215,7 +215,7 @@ def _with_regions(
     np.logical_or.at(is_near, np.repeat(np.arange(len(sizes)), sizes), near)
     is_near[list(odd)] = True  # also those of which a cell has nothing
     # Parts of balls prove no more than the balls do, and making them takes most of the time.
-    engine._takes_parts = any(term.box_count() > BOXES_MAX for region in odd.values() for term in region.terms)
+    engine.takes_parts = any(term.box_count() > BOXES_MAX for region in odd.values() for term in region.terms)
     found: dict[int, tuple[int, ...]] = {}
     edges = [0, *(np.flatnonzero(np.diff(is_near)) + 1).tolist(), len(sizes)]
     for start, stop in pairwise(edges):

@@ -48,7 +48,7 @@ def decisions(reduced: DataFrame, subscriptions: DataFrame) -> dict[str, Decisio
 
 
 def certificates_of(reduced: DataFrame) -> dict[Any, tuple[Any, ...] | None]:
-    """By id; None for active ones."""
+    """The certificate of each id; None for active ones."""
     rows = reduced.select("id", F.col("covered_by")).toArrow()
     pairs = zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True)
     return {id: None if names is None else tuple(names) for id, names in pairs}

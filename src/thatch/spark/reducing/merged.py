@@ -1,6 +1,6 @@
 """Mergers of what `reduce` keeps: several active subscriptions that one clause says as well, or nearly.
 
-Each active subscription goes to the cell of its least corner, and each cell merges what is there (cover/merge.py): so
+Each active subscription goes to the cell of its least corner, and each cell merges what is there (merge/merge.py): so
 neighbours meet, and partners in different cells are missed. What a merger adds is a share of what its members want, by
 values. Given events, it is measured on a sample of them as well, and a merger that adds too many is none. A sample does
 not decide alone: few events would let everything merge that they miss.
@@ -63,7 +63,7 @@ def sampled_events(events: DataFrame, rows: int, space: Space, skip: bool = Fals
 
 
 class SendHome:
-    """In a worker: reduced subscriptions, beside their clauses or bounds, to rows with the cell of their least corner.
+    """In a worker: reduced subscriptions, with their clauses or bounds, to rows with the cell of their least corner.
     Passive ones have no region."""
 
     def __init__(self, source: Source, division: Any, keys: list[int]) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thatch.errors import CallerError, shown
+from thatch.errors import CallerError, check_on_error
 from thatch.space.space import Space
 from thatch.spark.encoded import Source, source_of, with_cuts
 from thatch.spark.failures import translated_errors
@@ -64,8 +64,7 @@ class Reduction:
     """One reduction, from what it is given to its plan and its result."""
 
     def __init__(self, subscriptions: DataFrame, space: Space, on_error: str, nodes_max: int | None) -> None:
-        if on_error not in ("raise", "skip"):
-            raise CallerError(f"on_error is 'raise' or 'skip', not {shown(on_error)}")
+        check_on_error(on_error)
         self.session = session_of(subscriptions)
         check_time_zone(self.session, space)
         if subscriptions.isStreaming:
@@ -110,7 +109,7 @@ class Reduction:
 
     @cached_property
     def division(self) -> Division:
-        """Cells from a sample."""
+        """The space cut into cells, from a sample."""
         count = self.count
         sample = self.frame if count <= SAMPLE else self.frame.sample(fraction=SAMPLE / count, seed=1)
         found = sample.mapInArrow(SampleBoxes(self.numbered), SampleBoxes.schema(self.id)).toArrow()
