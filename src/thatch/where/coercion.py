@@ -10,7 +10,7 @@ comparison is an interval of coordinates, and two numbers tell it all:
 `x = v` is below+1 .. upto, which may be empty (5.5 with an int) or hold many values (a double with a bigint
 beyond 2^53). Neither number is cut to the domain: the caller does that.
 
-The rules are Spark 4's, found by probing it, and tested against it (tests/test_where_spark.py):
+The rules are Spark 4's, found by probing it, and tested against it (tests/where/test_where_spark.py):
 - int with decimal: `<`, `<=`, `>`, `>=` compare exactly, and beyond 64 bits they are constant, for NULL too; `=`
   rounds the literal half up to the scale that 38 digits leave.
 - decimal with decimal: the common type keeps whole digits first; past 38 digits literal *and column* are rounded.
