@@ -63,7 +63,7 @@ def test_a_bad_clause_of_a_neighbour_closes_the_link() -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "reason"),
     [
-        (Subscribe, ("", "TRUE"), "an id is a text that is not empty"),
+        (Subscribe, ("", "TRUE"), "an id must not be empty"),
         (Replace, ("t", "TRUE"), "no subscription 't' to replace"),
         (Unsubscribe, ("t",), "no subscription 't'"),
         (Unadvertise, ("t",), "no advertisement 't'"),
@@ -103,7 +103,7 @@ def test_a_resynchronisation_of_no_buckets_is_the_peers_fault(is_client: bool, s
         bench.neighbour("peer")
     bench.says("peer", Subscribe, "s", "x < 5")
     reject = rejected(bench.says("peer", Synced, size, {0: {}}))
-    assert reject.close and reject.refused.reason == f"a listing of {size} buckets"
+    assert reject.close and reject.refused.reason == f"a listing has at least 1 bucket, not {size}"
     assert bench.broker.table_size() == 1
 
 
@@ -133,7 +133,7 @@ spaces = st.sampled_from(
 seqs = st.sampled_from([-1, 0, 1, seq_of(1, 1), seq_of(1, 3), seq_of(1, 9), seq_of(SESSION, 1), 2**64 - 1])
 
 
-values = st.sampled_from([1, 5, 101, "1", None, 1.5, True, [1], {}, b"1", 2**70, float("nan")])
+values: st.SearchStrategy[Any] = st.sampled_from([1, 5, 101, "1", None, 1.5, True, [1], {}, b"1", 2**70, float("nan")])
 
 
 numbered = st.one_of(
@@ -262,8 +262,8 @@ def test_a_refusal_says_of_which_table_it_is() -> None:
     bench = Bench(Settings()).client("ann")
     for kind, table in ((Subscribe, SUBSCRIPTIONS), (Replace, SUBSCRIPTIONS), (Advertise, ADVERTISEMENTS)):
         assert rejected(bench.says("ann", kind, "s", "nonsense")).refused.table == table
-    for kind, table in ((Unsubscribe, SUBSCRIPTIONS), (Unadvertise, ADVERTISEMENTS)):
-        assert rejected(bench.says("ann", kind, "s")).refused.table == table
+    for leaving, table in ((Unsubscribe, SUBSCRIPTIONS), (Unadvertise, ADVERTISEMENTS)):
+        assert rejected(bench.says("ann", leaving, "s")).refused.table == table
     bad = {0: {"s": ("nonsense", None)}}
     effects = bench.says("ann", Synced, 1, bad, bad)
     assert [each.refused.table for each in effects if isinstance(each, Reject)] == [SUBSCRIPTIONS, ADVERTISEMENTS]

@@ -105,6 +105,7 @@ def test_what_changed_during_a_cut_is_put_right_at_both_ends() -> None:
     for id, where in (("kept", "x < 10"), ("dropped", "x > 90"), ("replaced", "x = 50")):
         overlay.does("S@B1", "subscribe", id, where)
     wire = overlay.network.wire("B1", "B2")
+    assert wire is not None
     overlay.network.cut(wire)
     overlay.does("S@B1", "unsubscribe", "dropped")
     overlay.does("S@B1", "replace", "replaced", "x = 51")
@@ -132,7 +133,7 @@ def test_a_digest_of_another_size_than_it_says_closes_the_link(size: int) -> Non
     bench.handle(Hello("B2", SESSION, SPACE.to_json(), members=("B2",)), "B2")
     bench.counts["B2"] = 0
     reject = rejected(bench.says("B2", Digest, size, (0,), (0,)))
-    assert reject.close and reject.refused.reason == f"a digest of 1 buckets that says it has {size}"
+    assert reject.close and reject.refused.reason == f"a digest says that it has {size} buckets, and has 1"
 
 
 # --- Links that come and go -------------------------------------------------------------------------------------------
@@ -200,10 +201,13 @@ def test_a_link_to_oneself_is_refused() -> None:
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (Hello("B2", 7, Space.parse("y int").to_json()), "'B2' is of another space: y int; this broker is of x int"),
+        (Hello("B2", 7, Space.parse("y int").to_json()), "'B2' uses another space: y int; this broker uses x int"),
         (Hello("B2", 7, SPACE.to_json(), version=3), "'B2' speaks version 3 of the protocol, this broker 2"),
-        (Hello("B3", 7, SPACE.to_json()), "link 'B2': 'B3' is another one"),
-        (Hello("B2", 7, SPACE.to_json(), is_client=True), "link 'B2': 'B2' is another one"),
+        (Hello("B3", 7, SPACE.to_json()), "link 'B2': the peer calls itself 'B3'"),
+        (
+            Hello("B2", 7, SPACE.to_json(), is_client=True),
+            "link 'B2': the peer says that it is a client, and not a broker",
+        ),
         (Hello("B2", 7, "nonsense"), "not a space in JSON"),
     ],
 )
@@ -218,7 +222,7 @@ def test_a_hello_that_does_not_fit_is_refused_with_a_reason(hello: Hello, reason
 def test_sessions_of_a_link_only_rise() -> None:
     """The driver counts them: what is wrong with its messages is its own mistake, and no link is cut for it."""
     bench = Bench().client("ann")
-    with pytest.raises(CallerError, match="sessions of link 'ann' rise: 1 after 1"):
+    with pytest.raises(CallerError, match="the session numbers of link 'ann' must rise: 1 came after 1"):
         bench.handle(LinkUp(1, is_client=True), "ann")
     assert bench.broker.links["ann"].is_met
 
@@ -232,7 +236,7 @@ def test_a_client_that_takes_the_name_of_a_neighbour_does_not_cut_that_link() ->
 
 def test_a_first_session_that_does_not_rise_makes_no_link() -> None:
     bench = Bench()
-    with pytest.raises(CallerError, match="sessions of link 'B2' rise: 0 after 0"):
+    with pytest.raises(CallerError, match="the session numbers of link 'B2' must rise: 0 came after 0"):
         bench.handle(LinkUp(0), "B2")
     assert not bench.broker.links
 

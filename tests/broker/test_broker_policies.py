@@ -12,6 +12,7 @@ from thatch.broker import Broker, Policy, Settings
 from thatch.broker.inspect import why_forwarded, why_sent
 from thatch.broker.policy import CHECKED, Worth
 from thatch.errors import CallerError
+from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import Advertise, Subscribe, Unsubscribe
 
 # --- Policies ---------------------------------------------------------------------------------------------------------
@@ -60,9 +61,9 @@ def test_checking_stops_for_eight_windows_where_it_does_not_pay() -> None:
     assert worth.next()
 
 
-def test_a_link_on_which_checking_does_not_pay_is_sent_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("thatch.broker.policy.CHECKED", 3)
+def test_a_link_on_which_checking_does_not_pay_is_sent_all() -> None:
     bench = Bench(Settings("subscriptions", Policy(covered_share_min=0.5))).client("ann").settled_neighbour("B2")
+    bench.broker.outbound(SUBSCRIPTIONS, "B2")._worth = Worth(0.5, checked=3)
     for at in range(3):
         bench.says("ann", Subscribe, f"s{at}", f"x BETWEEN {20 * at} AND {20 * at + 10}")
     assert [len(updates(bench.says("ann", Subscribe, f"t{at}", "x = 1"))) for at in range(25)] == [1] * 24 + [0]
@@ -73,7 +74,7 @@ def test_a_link_on_which_checking_does_not_pay_is_sent_all(monkeypatch: pytest.M
     [
         (lambda: Policy("nonsense"), "no cover engine 'nonsense'"),
         (lambda: Policy("pairwise", graph="nonsense"), "a relation graph is one of traditional, simplified"),
-        (lambda: Policy("exact", graph="simplified"), "a relation graph is of pairwise covering"),
+        (lambda: Policy("exact", graph="simplified"), "a relation graph needs pairwise covering"),
         (lambda: Policy(None, retract=True), "with covering off there is nothing to retract"),
         (lambda: Policy(None, covered_share_min=0.5), "with covering off there is nothing to retract"),
         (lambda: Policy(None, options={"form": "boxes"}), "with covering off there is nothing to retract"),
@@ -81,7 +82,10 @@ def test_a_link_on_which_checking_does_not_pay_is_sent_all(monkeypatch: pytest.M
         (lambda: Policy(covered_share_min=1.5), "covered_share_min is a share from 0 to 1, not 1.5"),
         (lambda: Policy(covered_share_min=-0.5), "covered_share_min is a share from 0 to 1, not -0.5"),
         (lambda: Policy(covered_share_min=float("nan")), "covered_share_min is a share from 0 to 1, not nan"),
-        (lambda: Settings("nonsense"), "routing is one of advertisements, subscriptions, events, not 'nonsense'"),
+        (
+            lambda: Settings("nonsense"),  # type: ignore[arg-type]
+            "routing is one of advertisements, subscriptions, events, not 'nonsense'",
+        ),
         *((partial(Broker, name, SPACE), "a text without '/', '~' and ':', not") for name in ("", "a/b", "a~b", "a:b")),
     ],
 )

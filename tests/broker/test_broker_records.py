@@ -37,6 +37,7 @@ from thatch.protocol.messages import (
     Persisted,
     Publish,
     Put,
+    Record,
     Replace,
     Send,
     Subscribe,
@@ -45,6 +46,12 @@ from thatch.protocol.messages import (
     seq_of,
 )
 from thatch.sim.topology import chain
+
+
+def records_of(effect: Effect) -> tuple[Record, ...]:
+    assert isinstance(effect, Persist)
+    return effect.records
+
 
 # --- A space that grows -----------------------------------------------------------------------------------------------
 
@@ -98,7 +105,7 @@ def test_a_neighbour_whose_space_is_ahead_is_accepted_and_brings_it() -> None:
     effects = bench.says("B2", Extend, MORE_KINDS.to_json(), True)
     assert bench.broker.space == bench.broker.open_space == MORE_KINDS
     assert updates(effects, "B3") == ["Extend"]
-    assert Put("space", "", "grown", MORE_KINDS.to_json()) in effects[0].records
+    assert Put("space", "", "grown", MORE_KINDS.to_json()) in records_of(effects[0])
 
 
 def test_a_client_may_not_extend_the_space() -> None:
@@ -209,7 +216,7 @@ def test_persisted_numbers_are_checked() -> None:
 @policies
 def test_a_restored_broker_forwards_the_same(policy: Policy) -> None:
     settings = Settings("advertisements", policy)
-    bench, records = Bench(settings), []
+    bench, records = Bench(settings), list[Record]()
     inner = bench.handle
 
     def recording(message: Message, link: str) -> list[Effect]:
@@ -241,11 +248,11 @@ def test_a_restored_broker_forwards_the_same(policy: Policy) -> None:
 
 def test_a_restored_broker_has_the_space_that_had_grown() -> None:
     bench = Bench(space=KINDS).settled_neighbour("B2")
-    grown = bench.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR)[0]
-    restored = Broker.restored("B1", KINDS, [Put("links", "", "B2", "broker"), *grown.records])
+    grown = records_of(bench.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR)[0])
+    restored = Broker.restored("B1", KINDS, [Put("links", "", "B2", "broker"), *grown])
     assert (restored.space, restored.open_space) == (MORE_KINDS, KINDS)
-    opened = bench.settles("B2")[0]
-    restored = Broker.restored("B1", KINDS, [Put("links", "", "B2", "broker"), *grown.records, *opened.records])
+    opened = records_of(bench.settles("B2")[0])
+    restored = Broker.restored("B1", KINDS, [Put("links", "", "B2", "broker"), *grown, *opened])
     assert restored.space is restored.open_space and restored.space == MORE_KINDS
 
 

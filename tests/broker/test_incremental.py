@@ -429,14 +429,14 @@ def test_a_link_may_get_a_theta_of_its_own_while_a_broker_runs() -> None:
 def test_incremental_needs_advertisements() -> None:
     for routing in ("subscriptions", "events"):
         with pytest.raises(CallerError, match=r"needs routing by advertisements.*the way to a publisher is known"):
-            Settings(routing, Policy(theta=0.9))  # type: ignore[arg-type]
+            Settings(routing, Policy(theta=0.9))
 
 
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
         (lambda: Policy(theta=1.0), "theta is a share of events from 0 to below 1"),
-        (lambda: Policy(None, theta=0.5), "nothing to preserve"),
+        (lambda: Policy(None, theta=0.5), "theta needs covering: with covering off nothing is held back"),
         (lambda: Policy(merge=-0.1), "merge is the share that a merger may add"),
         (lambda: Settings(history_seconds=0.0), "history_seconds .0. is above 0"),
     ],

@@ -16,13 +16,14 @@ from thatch.cover import ExactEngine, NegativeEngine
 from thatch.errors import CallerError
 from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import Advertise, Effect, Message, Persist, Put, Record, Subscribe
+from thatch.table.table import Id
 
 SPACE = Space.parse("x int not null 0..99, y int not null 0..99")
 
 
-def random_clauses(seed: int, count: int) -> dict[str, str]:
+def random_clauses(seed: int, count: int) -> dict[Id, str]:
     dice = Random(seed)
-    clauses = {}
+    clauses: dict[Id, str] = {}
     for place in range(count):
         x, y = dice.randrange(90), dice.randrange(90)
         size = dice.choice((5, 20, 40))
@@ -30,10 +31,10 @@ def random_clauses(seed: int, count: int) -> dict[str, str]:
     return clauses
 
 
-def reduced(clauses: dict[str, str]) -> dict[str, tuple[str, ...]]:
+def reduced(clauses: dict[Id, str]) -> dict[Id, tuple[Id, ...]]:
     table = SubscriptionTable(SPACE)
     table.subscribe_many(list(clauses), list(clauses.values()))
-    return {id: each.certificate for id, each in table.items() if each.certificate is not None}  # type: ignore[misc]
+    return {id: each.certificate for id, each in table.items() if each.certificate is not None}
 
 
 def no_checks(monkeypatch: pytest.MonkeyPatch, *engines: Any) -> list[str]:

@@ -217,9 +217,10 @@ def test_explain_refuses_a_bad_clause(capsys: pytest.CaptureFixture[str]) -> Non
     assert "clause 2: line 1, column 1: no attribute 'prize'" in capsys.readouterr().err
 
 
-def test_the_commands_in_the_readme_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^    \$ thatch ((?:.*\\\n)*.*)\n((?:    .*\n)*)", readme, re.MULTILINE)
+def test_the_commands_in_the_docs_print_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    blocks = re.findall(r"^    \$ thatch ((?:.*\\\n)*.*)\n((?:    .*\n)*)", text, re.MULTILINE)
     assert {command.split()[0] for command, _ in blocks} == {"validate", "covers", "explain", "plan"}
     for command, printed in blocks:
         main(shlex.split(command.replace("\\\n", " ")))

@@ -31,8 +31,8 @@ def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["plan"], "a plan is of clauses, with --space, or of a --scenario"),
-        (PLAN, "what is to be planned?"),
+        (["plan"], "thatch plan needs clauses and --space, or --scenario NAME"),
+        (PLAN, "what should be planned?"),
         ([*PLAN, "--unsubscribe", "clause 9"], "no clause 'clause 9'; ids are FILE:LINE"),
         ([*PLAN, "--subscribe", "cost < 5"], "no attribute 'cost'"),
         ([*PLAN, "--theta", "0.5", "--subscribe", "price < 5"], "needs routing by advertisements"),

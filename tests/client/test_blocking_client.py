@@ -65,7 +65,7 @@ def test_from_the_terminal(broker: BrokerProcess, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (["--name", "B1"], "missing required field `space`"),
+        (["--name", "B1"], "thatch broker needs a space"),
         (["--name", "B/1", "--space", SPACE], "text without '/'"),
         (["--name", "B1", "--space", "price colour"], "expected a type"),
         (["--name", "B1", "--space", SPACE, "--listen", "0.0.0.0:1"], "not a loopback address"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
@@ -316,9 +317,9 @@ def test_errors_change_nothing(cover: str | None) -> None:
         active_set.check_invariants()
 
     for id in ("a", "p"):
-        refused(lambda id=id: active_set.subscribe(id, space.where("a0 = 9")), id)
+        refused(partial(active_set.subscribe, id, space.where("a0 = 9")), id)
     for action in (active_set.unsubscribe, active_set.region):
-        refused(lambda action=action: action("nobody"), "nobody")
+        refused(partial(action, "nobody"), "nobody")
     other = ints(11).where("a0 = 9")
     refused(lambda: active_set.subscribe("other", other), "different spaces")
     assert "other" not in active_set

@@ -296,7 +296,7 @@ def test_bad_groups_are_refused() -> None:
         ({"cells": {"a9": [3]}}, "no attribute"),
     ):
         with pytest.raises(CallerError, match=said):
-            HilbertMatcher(space, **options)  # type: ignore[arg-type]
+            HilbertMatcher(space, **options)
 
 
 def test_groups_leave_fewer_candidates() -> None:
@@ -305,7 +305,7 @@ def test_groups_leave_fewer_candidates() -> None:
     points = rng.integers(0, 100, (200, 6))
     left = []
     for options in ({"attributes": ["a0", "a1", "a2"]}, {"groups": [["a0", "a1", "a2"], ["a3", "a4", "a5"]]}):
-        matcher = HilbertMatcher(space, **options)  # type: ignore[arg-type]
+        matcher = HilbertMatcher(space, **options)
         matcher.add_many(np.arange(2000), (low, low + 19))
         view: Any = matcher.view()
         left.append(sum(found for _, _, found in view.candidates(points)))

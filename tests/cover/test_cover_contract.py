@@ -264,7 +264,7 @@ def larger_sets(attributes: int) -> list[tuple[Space, list[tuple[Box, Region, bo
     for number in range(count):
         random = Random(f"{SEED}/{attributes}/{number}")
         space = ints(*[random.choice((20, 1000))] * attributes)
-        negative, kept, rows = NegativeSpace(whole(space)), [], []
+        negative, kept, rows = NegativeSpace(whole(space)), list[Box](), []
         for box in random_boxes(
             random, space, 200 if number % 20 == 0 and attributes < 4 else size, random.choice((share / 2, share))
         ):

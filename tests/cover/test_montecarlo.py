@@ -333,4 +333,4 @@ def test_bad_options_are_refused() -> None:
         ({"trials_max": 0}, "least 1"),
     ):
         with pytest.raises(CallerError, match=text):
-            MonteCarloEngine(ints(9), **options)  # type: ignore[arg-type]
+            MonteCarloEngine(ints(9), **options)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from helpers.strategies import examples
 from thatch import Space
-from thatch.cover import Covered, CoverEngine, PairwiseEngine, ProjectionEngine, balls, verify
+from thatch.cover import Covered, CoverEngine, PairwiseEngine, ProjectionEngine, verify
 from thatch.cover.balls import BallIndex, random_vectors, surely_held
 from thatch.cover.projection import bounding_cubes_cover, inscribed_cubes_cover
 from thatch.errors import CallerError
@@ -66,12 +66,12 @@ steps = st.sampled_from([0.0, 1.0, 0.1, 2.0, 3.0, -0.3, -5.0, 0.7 + 2.0**-50])
 def odd_balls(draw: st.DrawFn) -> list[Ball]:
     """Balls of one size or several, many of which touch, coincide or share a centre."""
     d, size = draw(st.integers(1, 3)), draw(sizes)
-    found = []
+    found: list[Ball] = []
     for _ in range(draw(st.integers(1, 14))):
         if draw(st.integers(0, 5)) == 0:
             size = draw(sizes)
         centre = tuple(draw(steps) * size for _ in range(d))
-        if found and draw(st.booleans()):  # touches another one from within, or nearly
+        if len(found) > 0 and draw(st.booleans()):  # touches another one from within, or nearly
             other = draw(st.sampled_from(found))
             radius = (other.radius + math.dist(other.centre, centre)) * draw(st.sampled_from([1, 1 + 2.0**-45, 2]))
         else:
@@ -84,20 +84,18 @@ def odd_balls(draw: st.DrawFn) -> list[Ball]:
 @given(odd_balls(), st.data(), st.sampled_from(FORMS), st.integers(0, 3))
 def test_odd_balls(drawn: list[Ball], data: st.DataObject, form: str, vectors: int) -> None:
     stored: dict[int, Ball] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(balls, "TAIL", 3)
-        index = BallIndex(drawn[0].attributes, vectors=vectors, form=form, seed=vectors)
-        for ball in drawn:
-            asked_rightly(index, stored, ball)
-            stored[index.insert(ball)] = ball
-            if data.draw(st.integers(0, 3)) == 0:
-                gone = data.draw(st.sampled_from(sorted(stored)))
-                index.remove(gone)
-                del stored[gone]
-            index.check_invariants()
-        for ball in drawn:
-            asked_rightly(index, stored, ball)
-            assert {slot: index.ball(slot) for slot in index.slots.tolist()} == stored
+    index = BallIndex(drawn[0].attributes, vectors=vectors, form=form, seed=vectors, tail_max=3)
+    for ball in drawn:
+        asked_rightly(index, stored, ball)
+        stored[index.insert(ball)] = ball
+        if data.draw(st.integers(0, 3)) == 0:
+            gone = data.draw(st.sampled_from(sorted(stored)))
+            index.remove(gone)
+            del stored[gone]
+        index.check_invariants()
+    for ball in drawn:
+        asked_rightly(index, stored, ball)
+        assert {slot: index.ball(slot) for slot in index.slots.tolist()} == stored
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -290,4 +290,4 @@ def test_bad_grids_are_refused() -> None:
         ({"attributes": ["a0"], "cells": {"a1": [3]}}, "not in the grid"),
     ):
         with pytest.raises(CallerError, match=said):
-            Grid(space, **arguments)  # type: ignore[arg-type]
+            Grid(space, **arguments)

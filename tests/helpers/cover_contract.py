@@ -15,6 +15,7 @@ from thatch import Space
 from thatch.cover import ENGINES, Covered, Uncovered, Unproven, verify
 from thatch.cover.engine import CoverEngine
 from thatch.cover.negative import NegativeEngine
+from thatch.cover.pairwise import PairwiseEngine
 from thatch.region.region import Region
 
 SEED = 20240229
@@ -29,11 +30,11 @@ Engine = Callable[[Space], CoverEngine]
 # Every engine of the table by its name, and the forms of some.
 VARIANTS: dict[str, Engine] = {
     **ENGINES,
-    "pairwise linear": partial(ENGINES["pairwise"], form="linear"),
-    "pairwise poset": partial(ENGINES["pairwise"], form="poset"),
-    "negative, at most 2": partial(ENGINES["negative"], k=2),
+    "pairwise linear": partial(PairwiseEngine, form="linear"),
+    "pairwise poset": partial(PairwiseEngine, form="poset"),
+    "negative, at most 2": partial(NegativeEngine, k=2),
     "negative, dynamic, merging": partial(
-        ENGINES["negative"], k=1, dynamic=True, metric="1/cost", merge=True, departure="exact"
+        NegativeEngine, k=1, dynamic=True, metric="1/cost", merge=True, departure="exact"
     ),
 }
 RIVALS = (ENGINES["dominance"],)

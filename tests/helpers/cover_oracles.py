@@ -155,7 +155,7 @@ class NegativeSpace:
         return bool(self._meets(point, point).any())
 
     def _meets(self, low: Sequence[int], high: Sequence[int]) -> Mask:
-        found: Mask = (self.low <= np.array(high)).all(axis=1) & (self.high >= np.array(low)).all(axis=1)
+        found: Mask = np.all((self.low <= np.array(high)) & (self.high >= np.array(low)), axis=1)
         return found
 
     def subtract(self, box: Box) -> None:
@@ -418,7 +418,7 @@ def pinwheel(inner: int = 1, arm: int = 4) -> tuple[Space, list[Box], Box]:
     size = 2 * arm + inner
     space = ints(size, size)
     a, b, last = arm, arm + inner, size - 1
-    boxes = [
+    boxes: list[Box] = [
         ((0, 0), (b - 1, a - 1)),
         ((b, 0), (last, b - 1)),
         ((a, b), (last, last)),

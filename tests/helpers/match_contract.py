@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from helpers.match_oracles import CLAUSES, Case, Pairs, box_case
 from helpers.strategies import soaked
@@ -56,7 +57,7 @@ def filled(matcher_class: type[Matcher], case: Case, way: str = "regions") -> Ma
     return matcher
 
 
-def wrong_pairs(found: Any, expected: Pairs) -> str:
+def wrong_pairs(found: Any, expected: tuple[NDArray[np.integer[Any]], ...]) -> str:
     """What is wrong about the answer to a batch; empty if nothing is."""
     rows, numbers = found
     for column in (rows, numbers):

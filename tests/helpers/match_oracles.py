@@ -455,7 +455,7 @@ def doubles() -> Case:
     clauses += [f"x NOT IN ({', '.join(texts[::2])})", f"y IN ({', '.join(texts)}) AND x IS NOT NULL", "x IS NULL"]
     values = [*DOUBLES, -0.0, None, math.nextafter(1e300, 0)]
     rest = [value for value in values if value is not None]
-    events = [
+    events: list[Event] = [
         {"x": value, "y": rest[(at * 5) % len(rest)], "z": rest[3 + (at + turn) % 9]}
         for turn in range(6)
         for at, value in enumerate(values)
@@ -504,8 +504,11 @@ def balls() -> Case:
         x, y = cx + dx * scale, cy + dy * scale
         x = random.choice((x, math.nextafter(x, math.inf), math.nextafter(x, -math.inf)))
         events.append({"x": x, "y": y, "n": random.choice((None, *range(8))), "p": random.randint(-50, 50)})
-    for x, y in product((3.0, -5.0, 0.0, -0.0, math.nan, math.inf, None), (4.0, 0.0, math.nextafter(4, 5), 1000.0)):
-        events.append({"x": x, "y": y, "n": random.choice((None, 3, 7)), "p": random.choice((-1, 4, Decimal("1.5")))})
+    odd: tuple[float | None, ...] = (3.0, -5.0, 0.0, -0.0, math.nan, math.inf, None)
+    for own_x, own_y in product(odd, (4.0, 0.0, math.nextafter(4, 5), 1000.0)):
+        events.append(
+            {"x": own_x, "y": own_y, "n": random.choice((None, 3, 7)), "p": random.choice((-1, 4, Decimal("1.5")))}
+        )
     return clause_case("balls", space, clauses, events)
 
 

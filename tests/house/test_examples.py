@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def test_price_alerts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert "'bob' is passive: it is covered by the union of 'bargains', 'blocks'\n" in out
     assert "'ann' does not match: price BETWEEN 10.0D AND 50.0D fails: price is 55.0\n" in out
     assert "first forward ['ann'], then withdraw ['watchlist']\n  'ann' is active: no other" in out
-    wanted = {
+    wanted: dict[str, Callable[..., bool]] = {
         "bargains": lambda symbol, price, volume: price < 20,
         "blocks": lambda symbol, price, volume: price >= 20 and volume >= 800_000,
         "watchlist": lambda symbol, price, volume: symbol in names["WATCHED"] and price < 60,

@@ -10,7 +10,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -381,7 +381,7 @@ def test_four_threads_share_a_view(matcher_class: type[Matcher]) -> None:
                 mine = case.pairs[0] >= row
                 assert not wrong_pairs(view.match_points(part), (case.pairs[0][mine] - row, case.pairs[1][mine]))
 
-    together([lambda seed=seed: read(seed) for seed in range(4)])
+    together([partial(read, seed) for seed in range(4)])
 
 
 # --- Memory -----------------------------------------------------------------------------------------------------------

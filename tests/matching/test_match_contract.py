@@ -8,6 +8,7 @@ from another index. The contract goes on in test_match_batches.py, test_match_ch
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,8 @@ def test_an_empty_matcher(matcher_class: type[Matcher]) -> None:
     matcher.add_many([], (np.zeros((0, 2), np.int64), np.zeros((0, 2), np.int64)))
     assert len(matcher) == 0 and 0 not in matcher
     assert matcher.match({"x": 1}) == [] and matcher.meeting(Region.everything(space)) == []
-    for events in ({"x": [1, None], "name": ["a", None]}, {"x": [], "name": []}, {}, pa.table({"x": [1]})):
+    batches: list[Any] = [{"x": [1, None], "name": ["a", None]}, {"x": [], "name": []}, {}, pa.table({"x": [1]})]
+    for events in batches:
         assert not wrong_pairs(matcher.match_batch(events), NONE), events
     matcher.check_invariants()
 

@@ -67,7 +67,8 @@ async def kill_in_turn(brokers: list[BrokerProcess]) -> None:
             Reader(await reading_back.subscribe("price >= 10", durable="all")),
         ]
         publishers = [Publisher(publishing, 5.0), Publisher(publishing_back, 15.0)]
-        tasks = [asyncio.create_task(each.run()) for each in (*publishers, *readers)]
+        running: tuple[Publisher | Reader, ...] = (*publishers, *readers)
+        tasks = [asyncio.create_task(each.run()) for each in running]
         for kill in range(KILLS):
             await asyncio.sleep(0.1 + 0.05 * (kill % 3))
             victim = brokers[kill % 3]

@@ -129,7 +129,7 @@ def test_one_broker_a_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="another broker uses it"):
         Store(tmp_path / "s", "B1")
     store.stop()
-    with pytest.raises(StoreError, match="of broker 'B1', not of 'B2'"):
+    with pytest.raises(StoreError, match="belongs to broker 'B1', not to 'B2'"):
         Store(tmp_path / "s", "B2")
 
 

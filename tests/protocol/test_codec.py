@@ -244,8 +244,9 @@ def test_unknown_fields_are_refused(kind: type[Message]) -> None:
 def test_fields_of_another_type_are_refused(kind: type[Message]) -> None:
     """What a handler reads has the type that it is written with: `handle` need not ask."""
     fields = msgspec.msgpack.decode(codec.encode(EXAMPLES[kind]))
+    wrongs: tuple[Any, ...] = ([[]], {1: 2})
     for at in range(1, len(fields)):
-        for wrong in ([[]], {1: 2}):
+        for wrong in wrongs:
             with pytest.raises(PeerError):
                 CODEC.decode(msgspec.msgpack.encode([*fields[:at], wrong, *fields[at + 1 :]]))
 
@@ -268,10 +269,9 @@ def test_what_only_the_driver_says_is_not_taken_from_a_wire(message: Message) ->
         CODEC.decode(codec.encode(message))
 
 
-def test_a_message_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "BYTES_MAX", 10)
+def test_a_message_that_is_too_long_is_not_read() -> None:
     with pytest.raises(PeerError, match="a message of 11 bytes; at most 10 are read"):
-        CODEC.decode(b"\0" * 11)
+        Codec(SPACE, bytes_max=10).decode(b"\0" * 11)
 
 
 @pytest.mark.parametrize(

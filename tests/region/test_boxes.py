@@ -164,7 +164,8 @@ def test_subtract_box(sets: tuple[int, list[Box], list[Box]]) -> None:
     for box, cut in zip(one, other, strict=False):
         low, high = (ends[0].copy() for ends in arrays([box], axes))
         out_low, out_high = np.zeros((2 * axes, axes), np.int64), np.zeros((2 * axes, axes), np.int64)
-        count = boxes.subtract_box(low, high, *(ends[0] for ends in arrays([cut], axes)), out_low, out_high)
+        cut_low, cut_high = (ends[0] for ends in arrays([cut], axes))
+        count = boxes.subtract_box(low, high, cut_low, cut_high, out_low, out_high)
         both = meet(box, cut)
         if both is None:
             assert count == -1 and tuple(zip(low, high, strict=True)) == box

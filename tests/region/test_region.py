@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -106,7 +107,7 @@ def test_disjoint_boxes_and_count(case: tuple[World, list[Condition]]) -> None:
     names = [column.name for column in world.columns]
     points = np.stack(region.space.encode_batch({n: [event[n] for event in world.events] for n in names}), axis=1)
     inside = (low[None] <= points[:, None]) & (points[:, None] <= high[None])
-    assert (inside.all(axis=2).any(axis=1) == expected).all()
+    assert (np.any(np.all(inside, axis=2), axis=1) == expected).all()
     assert region.count() == disjoint.count()
 
 
@@ -451,7 +452,13 @@ def test_regions_survive_recoding(case: tuple[World, list[Condition]], more: lis
 
 def test_regions_of_different_spaces_do_not_mix() -> None:
     one, other = Space.parse("n int"), Space.parse("n int not null")
-    for operation in (lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a - b, lambda a, b: a.is_within(b)):
+    operations: list[Callable[[Region, Region], object]] = [
+        lambda a, b: a & b,
+        lambda a, b: a | b,
+        lambda a, b: a - b,
+        lambda a, b: a.is_within(b),
+    ]
+    for operation in operations:
         with pytest.raises(CallerError, match="regions of different spaces do not mix"):
             operation(one.where("n = 1"), other.where("n = 1"))
     assert one.where("n = 1") != other.where("n = 1")
@@ -486,7 +493,12 @@ def test_an_operation_that_makes_a_string_axis_recode(operation: str) -> None:
     elif operation == "is_within":
         assert not a.is_within(b)
     else:
-        both = {"&": lambda p, q: p and q, "|": lambda p, q: p or q, "-": lambda p, q: p and not q}[operation]
+        logic: dict[str, Callable[[bool, bool], bool]] = {
+            "&": lambda p, q: p and q,
+            "|": lambda p, q: p or q,
+            "-": lambda p, q: p and not q,
+        }
+        both = logic[operation]
         region = {"&": a.__and__, "|": a.__or__, "-": a.__sub__}[operation](b)
         found = [region.contains(event) for event in events]
         assert found == [both(p, q) for p, q in zip(in_a, in_b, strict=True)]

@@ -53,7 +53,7 @@ def test_bytes_against_false_positives() -> None:
         summary.add(number, region_of(space, *box))
     points = np.random.default_rng(SEED).integers(0, 1000, (20_000, 2))
     low, high = np.array([box[0] for box in boxes]), np.array([box[1] for box in boxes])
-    wanted = ((points[:, None] >= low) & (points[:, None] <= high)).all(axis=2).any(axis=1)
+    wanted = np.any(np.all((points[:, None] >= low) & (points[:, None] <= high), axis=2), axis=1)
     may = summary.may_want(points)
     assert (may | ~wanted).all() and may.sum() > 3 * wanted.sum()
     assert summary.nbytes < 60 * 4 * 8

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -313,7 +313,7 @@ def test_numpy_columns_that_arrow_does_not_take(declared: str, kind: str) -> Non
 
 @pytest.mark.parametrize("declared", ["timestamp", "date"])
 def test_not_a_time_is_the_same_alone_and_in_a_column(declared: str) -> None:
-    unit = "D" if declared == "date" else "us"
+    unit: Literal["D", "us"] = "D" if declared == "date" else "us"
     check_column(ATTRIBUTES[declared], np.array(["NaT"], f"M8[{unit}]"), [np.datetime64("NaT", unit)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -203,11 +204,12 @@ def test_json_takes_numbers_as_bounds() -> None:
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../../etc/passwd", "right/UTC"])
 def test_unknown_time_zones(zone: str) -> None:
-    for make in (
+    makes: list[Callable[[], Space]] = [
         lambda: Space.parse("a int", zone),
         lambda: Space.from_spark(spark.StructType([spark.StructField("a", spark.LongType())]), zone),
         lambda: Space(list(Space.parse("a int").attributes), zone),
-    ):
+    ]
+    for make in makes:
         with pytest.raises(SpaceError, match="the space has the unknown time zone"):
             make()
 

@@ -17,8 +17,8 @@ from pyspark.sql.types import LongType, StringType
 from thatch import Region, Space
 from thatch.cover.breadth import breadth
 from thatch.spark.encoded import Source
-from thatch.spark.reducing import divide
 from thatch.spark.reducing.decide import CellPlace, Decide, SampleBoxes, Unite, sample_of
+from thatch.spark.reducing.divide import Tuning, divided
 
 SPACE = Space.parse("x int not null 0..7, y int 0..5, z bool not null")
 POINTS = list(product(range(8), range(-1, 6), range(2)))
@@ -47,17 +47,17 @@ def random_clauses(random: Random, count: int) -> list[str]:
     return [*clauses, *clauses[: count // 4], "FALSE"]
 
 
-def reduced(ids: pa.Array, clauses: list[str], kind: Any) -> dict[Any, tuple[str, list[Any] | None]]:
+def reduced(ids: pa.Array, clauses: list[str], kind: Any, tuning: Tuning) -> dict[Any, tuple[str, list[Any] | None]]:
     """What `reduce` would say, task by task and in one process."""
     source, space = Source(SPACE.to_json()), Space.from_json(SPACE.to_json())
     batches = pa.table({"id": ids, "where": clauses}).to_batches(max_chunksize=17)
     sample = sample_of(pa.Table.from_batches(list(SampleBoxes(source)(iter(batches)))), len(space))
-    division = divide.divided(sample, 1.0, space).dealt_out(2)
+    division = divided(sample, 1.0, space, tuning).dealt_out(2)
     placed = pa.Table.from_batches(
         list(CellPlace(source, Shipped(division), list(range(division.tasks)))(iter(batches)))
     )
     tasks = placed["task"].to_numpy()
-    decided = []
+    decided: list[pa.RecordBatch] = []
     for task in range(division.tasks):
         decided += Decide(source, None)(iter(placed.filter(pa.array(tasks == task)).to_batches(max_chunksize=23)))
     rows = pa.Table.from_batches(list(Unite(source, kind)(iter(decided)))).to_pylist()
@@ -70,20 +70,22 @@ def held(region: Region) -> set[Any]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_against_every_point(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_against_every_point(seed: int) -> None:
     random = Random(seed)
-    monkeypatch.setattr(divide, "LINEAR", random.choice((1e-9, 1.0)))
-    monkeypatch.setattr(divide, "PAIRWISE", 1.0)
-    monkeypatch.setattr(divide, "GAIN", random.choice((0.98, 0.98, 2.0)))
-    monkeypatch.setattr(divide, "CELLS_MAX", random.choice((3, 20, 100)))
-    monkeypatch.setattr(divide, "TASK_ROWS", random.choice((4, 10, 40)))
+    tuning = Tuning(
+        linear=random.choice((1e-9, 1.0)),
+        pairwise=1.0,
+        gain=random.choice((0.98, 0.98, 2.0)),
+        cells_max=random.choice((3, 20, 100)),
+        task_rows=random.choice((4, 10, 40)),
+    )
     clauses = random_clauses(random, random.choice((5, 20, 60)))
     has_ball = seed % 5 == 0  # with one, not everything is proven, but what is said is right
     clauses += [f"within({random.choice((1, 2, 4))}, x, 3, y, 2)"] * has_ball
     is_text = seed % 2 == 0
     numbers = random.sample(range(1000), len(clauses))
     ids = [f"s{number}" for number in numbers] if is_text else numbers
-    found = reduced(pa.array(ids), clauses, StringType() if is_text else LongType())
+    found = reduced(pa.array(ids), clauses, StringType() if is_text else LongType(), tuning)
     regions = {id: SPACE.where(clause) for id, clause in zip(ids, clauses, strict=True)}
     full = [id for id in ids if not regions[id].is_empty]
     points, before = {id: held(regions[id]) for id in ids}, set[Any]()

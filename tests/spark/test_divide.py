@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("pyspark")
 from thatch import Space
 from thatch.cover.breadth import breadths
-from thatch.spark.reducing import divide
-from thatch.spark.reducing.divide import Division, dealt, divided
+from thatch.spark.reducing.divide import TUNING, Division, Tuning, dealt, divided
 from thatch.spark.reducing.guard import Sample
 
 SPACE = Space.parse("x int not null 0..999, y int, z int not null 0..9")
@@ -33,9 +32,9 @@ def random_boxes(seed: int, count: int) -> tuple[Any, Any]:
     return low, high
 
 
-def cut(seed: int, count: int = 800) -> tuple[Division, Any, Any]:
+def cut(seed: int, tuning: Tuning = TUNING, count: int = 800) -> tuple[Division, Any, Any]:
     low, high = random_boxes(seed, count)
-    return divided(sample(low, high), 1.0, SPACE), low, high
+    return divided(sample(low, high), 1.0, SPACE, tuning), low, high
 
 
 def sample(low: Any, high: Any) -> Sample:
@@ -44,27 +43,23 @@ def sample(low: Any, high: Any) -> Sample:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_cells_are_the_space(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(divide, "LINEAR", 1.0)
-    monkeypatch.setattr(divide, "PAIRWISE", 0.1)
-    division, low, high = cut(seed)
+def test_cells_are_the_space(seed: int) -> None:
+    division, low, high = cut(seed, Tuning(linear=1.0, pairwise=0.1))
     assert len(division) > 10
     widths = (division.high.astype(object) - division.low.astype(object) + 1).tolist()
     assert sum(map(prod, widths)) == prod((SPACE.high.astype(object) - SPACE.low.astype(object) + 1)[0].tolist())
     meets = (low[:, None] <= division.high).all(axis=2) & (high[:, None] >= division.low).all(axis=2)
     box, cell = division.placed(low, high)
-    assert sorted(zip(box.tolist(), cell.tolist(), strict=True)) == list(
-        map(tuple, np.argwhere(meets).tolist())  # type: ignore[arg-type]
-    )
+    assert sorted(zip(box.tolist(), cell.tolist(), strict=True)) == list(map(tuple, np.argwhere(meets).tolist()))
     assert (division.rows == meets.sum(axis=0)).all()
 
 
 def test_no_cut_where_none_pays() -> None:
     low, high = SPACE.low.repeat(500, 0), SPACE.high.repeat(500, 0)
     low[:, 2] = np.arange(500) % 3
-    division = divided(sample(low, high), 1000.0, SPACE)
+    division = divided(sample(low, high), 1000.0, SPACE, TUNING)
     assert len(division) <= 3
-    assert len(divided(sample(low[:0], high[:0]), 1.0, SPACE)) == 1
+    assert len(divided(sample(low[:0], high[:0]), 1.0, SPACE, TUNING)) == 1
 
 
 def test_tasks_have_about_as_much_to_do() -> None:

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.background
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
     pytest.importorskip("pyspark")
-    assert Cluster.process is not None
-    _, said = Cluster.process.communicate(timeout=300)
-    assert Cluster.process.returncode == 0, said[-3000:]
+    process = Cluster.process or Cluster.start()
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said[-3000:]
     report: dict[str, Any] = json.loads((Cluster.folder / "report.json").read_text())
     return report
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -311,8 +312,11 @@ def test_auto_reads_what_spark_reads(spark: SparkSession, tmp_path: Path) -> Non
     }
     subscriptions = clauses(spark, ("cheap", "price < 10"), ("none", "count IS NULL"))
     once, twice = [(1, "cheap"), (2, "none")], [(1, "cheap"), (1, "cheap"), (1, "none"), (2, "none"), (2, "none")]
-    calls = {name: lambda frame=frame: ts.match(frame, subscriptions, space) for name, frame in frames.items()}
-    for name, found in at_once({name: lambda call=call: found_by(call()) for name, call in calls.items()}).items():
+
+    def found_in(frame: Any) -> list[tuple[Any, ...]]:
+        return found_by(ts.match(frame, subscriptions, space))
+
+    for name, found in at_once({name: partial(found_in, frame) for name, frame in frames.items()}).items():
         assert value(found) == (twice if name in ("missing in some", "merged") else once), name
 
 

@@ -131,9 +131,7 @@ def test_other_columns_of_odd_types(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("cores", [1, 2, 7])
-def test_pieces_hold_each_row_once(
-    cores: int, table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_hold_each_row_once(cores: int, table: pa.Table, tmp_path: Path) -> None:
     """Files of one row group, of many and of none, cut into pieces without regard to where row groups begin."""
     wanted, paths = [], []
     for place, size in enumerate((7, 1000, 1, 33)):
@@ -142,9 +140,7 @@ def test_pieces_hold_each_row_once(
         pq.write_table(part, paths[-1], row_group_size=size)
         wanted += as_text(part)
     for smallest in (50, 1000, 10**7):
-        monkeypatch.setattr(files, "PIECE_MIN", smallest)
-        monkeypatch.setattr(files, "PIECE_MAX", 4 * smallest)
-        tasks = pieces(paths, cores)
+        tasks = pieces(paths, cores, smallest, 4 * smallest)
         assert all(tasks)
         schema = pq.read_schema(paths[0])
         batches = [batch for task in tasks for piece in task for batch in files.read(piece, schema)]

@@ -57,7 +57,7 @@ FEW = some_ways("native broadcast", "arrow", "files by path")
 INDEXED = some_ways("arrow", "files by path")
 
 
-def named(ways: Sequence[Way]) -> Any:
+def named(ways: Sequence[Way]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", [way.name for way in ways])
 
 

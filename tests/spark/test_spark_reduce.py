@@ -33,7 +33,7 @@ from pyspark.sql import functions as F
 
 import thatch.spark as ts
 from thatch.spark.clauses import within_enum
-from thatch.spark.reducing import divide
+from thatch.spark.reducing.divide import Tuning
 from thatch.spark.reducing.reduce import Reduction, keys_of_tasks
 
 Answers = dict[Any, tuple[str, list[Any] | None]]
@@ -88,49 +88,44 @@ def check_union(regions: Mapping[Any, Region], active: set[Any], space: Space) -
     assert (np.any(list(held.values()), axis=0) == np.any([held[id] for id in active], axis=0)).all()
 
 
-def many_cells(monkeypatch: pytest.MonkeyPatch, boxes: int = 8) -> None:
+def many_cells(boxes: int = 8, **others: float) -> Tuning:
     """As if work grew so fast that cells must be small."""
-    monkeypatch.setattr(divide, "LINEAR", 1e-9)
-    monkeypatch.setattr(divide, "PAIRWISE", 1.0 / boxes)
-    monkeypatch.setattr(divide, "TASK_ROWS", 2000)
+    return Tuning(**{"linear": 1e-9, "pairwise": 1.0 / boxes, "task_rows": 2000} | others)  # type: ignore[arg-type]
 
 
-def check_workload(workload: Workload, spark: SparkSession) -> Answers:
+def check_workload(workload: Workload, spark: SparkSession, tuning: Tuning) -> Answers:
     space = Space.from_json(workload.space.to_json())
-    found = answers(ts.reduce(workload.subscriptions(spark), space))
+    found = answers(ts.reduce(workload.subscriptions(spark), space, tuning=tuning))
     check(found, {id: space.where(clause) for id, clause in workload.our_clauses.items()}, space)
     return found
 
 
-def test_clauses_over_every_type(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    many_cells(monkeypatch)
-    found = check_workload(every_type([SEED, SEED + 1], 400 if SOAK else 80, 1), spark)
+def test_clauses_over_every_type(spark: SparkSession) -> None:
+    found = check_workload(every_type([SEED, SEED + 1], 400 if SOAK else 80, 1), spark, many_cells())
     assert 20 < sum(status == "passive" for status, _ in found.values())
 
 
 @pytest.mark.parametrize("cells", ["one", "many"])
-def test_watchlists_balls_and_crowds(cells: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    if cells == "many":
-        many_cells(monkeypatch)
-    check_workload(crowd(SEED, 1, 40 if SOAK else 6), spark)
-    check_workload(quakes(SEED, 200 if SOAK else 30), spark)
+def test_watchlists_balls_and_crowds(cells: str, spark: SparkSession) -> None:
+    tuning = many_cells() if cells == "many" else Tuning()
+    check_workload(crowd(SEED, 1, 40 if SOAK else 6), spark, tuning)
+    check_workload(quakes(SEED, 200 if SOAK else 30), spark, tuning)
 
 
-def test_typed_bounds_over_every_type(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typed_bounds_over_every_type(spark: SparkSession) -> None:
     from helpers.clause_rows import COLUMNS, SPACE
     from helpers.spark_oracles import bound_names
 
-    many_cells(monkeypatch, 20)
     space, table = Space.parse(SPACE), random_bounds(SEED, 2000 if SOAK else 400)
-    found = answers(ts.reduce(spark.createDataFrame(table), space))
+    found = answers(ts.reduce(spark.createDataFrame(table), space, tuning=many_cells(20)))
     names = {column.name: bound_names(column) for column in COLUMNS}
     enums = [at for at, attribute in enumerate(space) if isinstance(attribute.axis, EnumAxis)]
     plain = {name: own for name, own in names.items() if space.index(name) not in enums}
     low, high = ({name: table[own[side]].combine_chunks() for name, own in plain.items()} for side in (0, 1))
     regions = regions_of_boxes(boxes_of_columns(low, high, len(table), space), space)
     for at in enums:
-        ends = [table[each].to_pylist() for each in names[space.attributes[at].name]]
-        regions = within_enum(regions, at, *ends, space)
+        least, most = (table[each].to_pylist() for each in names[space.attributes[at].name])
+        regions = within_enum(regions, at, least, most, space)
     check(found, dict(zip(table["id"].to_pylist(), regions, strict=True)), space)
     assert sum(status == "passive" for status, _ in found.values()) > 50
 
@@ -143,14 +138,11 @@ def random_boxes(seed: int, n: int, d: int, width: float) -> tuple[Any, Any, Spa
 
 
 @pytest.mark.parametrize(("d", "width", "n"), [(1, 0.02, 500), (2, 0.2, 1000), (3, 0.5, 1000), (4, 1.4, 600)])
-def test_random_boxes(d: int, width: float, n: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    many_cells(monkeypatch)
-    if d == 4:  # where no cut pays
-        monkeypatch.setattr(divide, "GAIN", 4.0)
-        monkeypatch.setattr(divide, "CELLS_MAX", 50)
+def test_random_boxes(d: int, width: float, n: int, spark: SparkSession) -> None:
+    tuning = many_cells(gain=4.0, cells_max=50) if d == 4 else many_cells()  # with four attributes no cut pays
     low, high, space = random_boxes(SEED + d, n, d, width)
     low[n // 2 :: 7], high[n // 2 :: 7] = low[: len(low[n // 2 :: 7])], high[: len(low[n // 2 :: 7])]  # duplicates
-    reduction = Reduction(table_of_boxes(spark, low, high, space), space, "raise", None)
+    reduction = Reduction(table_of_boxes(spark, low, high, space), space, tuning=tuning)
     found = answers(reduction.result())
     regions = {
         int(at) * 3 - 100: region_of_box(*box, space)
@@ -174,12 +166,10 @@ def crowd_of_boxes(n: int) -> tuple[Any, Any, Space]:
     return low, high, space
 
 
-def test_tasks_have_about_as_much_to_do(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(divide, "LINEAR", 1.0)
-    monkeypatch.setattr(divide, "PAIRWISE", 0.002)
-    monkeypatch.setattr(divide, "TASK_ROWS", 400)
+def test_tasks_have_about_as_much_to_do(spark: SparkSession) -> None:
+    tuning = Tuning(linear=1.0, pairwise=0.002, task_rows=400)
     low, high, space = crowd_of_boxes(6_000)
-    reduction = Reduction(table_of_boxes(spark, low, high, space), space, "raise", None)
+    reduction = Reduction(table_of_boxes(spark, low, high, space), space, tuning=tuning)
     assert (reduction.division.guards.parts > 1).sum() >= 2  # about the point, and the one that there is often
     sizes = reduction.placed().groupBy(F.spark_partition_id()).count().toArrow()["count"].to_numpy()
     assert len(sizes) == reduction.division.tasks >= 8
@@ -188,25 +178,22 @@ def test_tasks_have_about_as_much_to_do(spark: SparkSession, monkeypatch: pytest
     check(answers(reduction.result()), {at * 3 - 100: region_of_box(*box, space) for at, box in boxes}, space)
 
 
-def test_packet_filters(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    many_cells(monkeypatch, 40)
+def test_packet_filters(spark: SparkSession) -> None:
     for name in ("acl1_1k", "fw1_1k"):
         low, high = read_rules(VENDORED / name)
-        found = answers(ts.reduce(table_of_boxes(spark, low, high, PACKETS), PACKETS))
+        found = answers(ts.reduce(table_of_boxes(spark, low, high, PACKETS), PACKETS, tuning=many_cells(40)))
         boxes = enumerate(zip(low.tolist(), high.tolist(), strict=True))
         check(found, {at * 3 - 100: region_of_box(*box, PACKETS) for at, box in boxes}, PACKETS)
 
 
-def test_long_certificates_are_proven_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_certificates_are_proven_again(spark: SparkSession) -> None:
     """A strip over a hundred tiles, each found first in its cell; but one is missing there, so a board is named, too,
     which holds all of the strip but its first tile."""
-    many_cells(monkeypatch, 4)
-    monkeypatch.setattr(divide, "GAIN", 4.0)
-    monkeypatch.setattr(divide, "CELLS_MAX", 150)
+    tuning = many_cells(4, gain=4.0, cells_max=150)
     space = Space.parse("x int not null 0..999, y int not null 0..999")
     rows = [(at, f"x BETWEEN {10 * at} AND {10 * at + 9} AND y <= 600") for at in range(100) if at != 50]
     rows += [(100, "x >= 10 AND y BETWEEN 597 AND 602"), (200, "y BETWEEN 598 AND 600")]
-    reduction = Reduction(spark.createDataFrame(rows, "id int, where string"), space, "raise", None)
+    reduction = Reduction(spark.createDataFrame(rows, "id int, where string"), space, tuning=tuning)
     cells = reduction.decided(reduction.placed()).where("id = 200").toArrow().to_pylist()
     assert len({name for cell in cells for name in cell["names"]}) > 32
     found = answers(reduction.result())
@@ -297,19 +284,19 @@ def test_bounds_into_a_table(spark: SparkSession) -> None:
 # --- Mergers ---------------------------------------------------------------------------------------------------------
 
 
-def test_mergers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mergers(spark: SparkSession) -> None:
     """Perfect ones are the union of their members; those within a budget hold them, and add no more than it."""
-    many_cells(monkeypatch, 100)
+    tuning = many_cells(100)
     low, high, space = random_boxes(SEED, 400, 2, 0.1)
     regions = {
         at * 3 - 100: region_of_box(*box, space) for at, box in enumerate(zip(low.tolist(), high.tolist(), strict=True))
     }
     frame = table_of_boxes(spark, low, high, space)
-    plain, draw = answers(ts.reduce(frame, space)), np.random.default_rng(SEED)
+    plain, draw = answers(ts.reduce(frame, space, tuning=tuning)), np.random.default_rng(SEED)
     table = pa.table({a.name: draw.integers(0, 1000, 3000) for a in space})
     events, columns = spark.createDataFrame(table), space.encode_batch(table)
     for budget, sample in ((0.0, None), (0.5, None), (0.5, events)):
-        rows = ts.reduce(frame, space, merge=budget, events=sample).toArrow().to_pylist()
+        rows = ts.reduce(frame, space, merge=budget, events=sample, tuning=tuning).toArrow().to_pylist()
         assert {row["id"]: (row["status"], row["covered_by"]) for row in rows} == plain
         members: dict[Any, list[Any]] = {}
         for row in rows:

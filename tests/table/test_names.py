@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from helpers.strategies import examples, soaked
 from thatch.errors import CallerError
-from thatch.table import names as module
-from thatch.table.names import BITS, SIZE, Chunks, Names, id_of
+from thatch.table.names import BITS, Chunks, Names, id_of
 
 SEED = 20240302
+SIZE = 1 << BITS
 
 
 class Model:
     """Names compared with a dict, and every directory that a reader may still hold."""
 
-    def __init__(self) -> None:
-        self.names = Names()
+    def __init__(self, bits: int = BITS) -> None:
+        self.names = Names(bits)
         self.numbers: dict[Any, int] = {}  # in order of arrival
         self.issued = 0
         self.held: list[tuple[Chunks, dict[int, Any]]] = []
@@ -51,9 +51,9 @@ class Model:
         names.check_invariants()
         assert list(names) == list(self.numbers) and len(names) == len(self.numbers)
         for id, number in self.numbers.items():
-            assert id in names and names.number(id) == number and id_of(names.chunks, number) == id
+            assert id in names and names.number(id) == number and id_of(names.chunks, number, names.bits) == id
         for chunks, known in self.held:
-            assert all(id_of(chunks, number) == id for number, id in known.items())
+            assert all(id_of(chunks, number, names.bits) == id for number, id in known.items())
 
     def kept(self) -> int:
         """How many ids the present directory holds on to."""
@@ -76,20 +76,17 @@ steps = st.lists(
 @given(steps=steps, text=st.booleans())
 def test_names_are_a_dict(steps: list[tuple[str, int]], text: bool) -> None:
     """In chunks of eight, so that they come, shrink and go all the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BITS", 3)
-        patch.setattr(module, "SIZE", 8)
-        model = Model()
-        for operation, amount in steps:
-            if operation == "add":
-                new = range(model.issued, model.issued + amount)
-                model.add([f"s{number}" if text else -number for number in new])
-            elif operation == "hold":
-                model.hold()
-            elif model.numbers:
-                id = list(model.numbers)[amount % len(model.numbers)]
-                (model.discard if operation == "discard" else model.renew)(id)
-            model.check()
+    model = Model(bits=3)
+    for operation, amount in steps:
+        if operation == "add":
+            new = range(model.issued, model.issued + amount)
+            model.add([f"s{number}" if text else -number for number in new])
+        elif operation == "hold":
+            model.hold()
+        elif model.numbers:
+            id = list(model.numbers)[amount % len(model.numbers)]
+            (model.discard if operation == "discard" else model.renew)(id)
+        model.check()
 
 
 def test_thousands_come_and_go() -> None:

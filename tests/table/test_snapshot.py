@@ -383,7 +383,7 @@ def test_a_snapshot_is_of_one_moment(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    sizes = []
+    sizes: list[int] = []
     while writer.is_alive() or not sizes:
         table.snapshot(tmp_path / "t")
         loaded = SubscriptionTable.load(tmp_path / "t")

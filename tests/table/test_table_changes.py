@@ -46,8 +46,8 @@ def test_an_empty_region_is_passive_and_warned_about(cover: str | None, retract:
     assert table.match_region("price < 9").possible == ["all"]
     assert table.unsubscribe("all").withdraw == ["all"]
     table.check_invariants()
-    for id in list(table):
-        table.unsubscribe(id)
+    for each in list(table):
+        table.unsubscribe(each)
     assert len(table) == 0
     table.check_invariants()
 

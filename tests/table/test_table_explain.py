@@ -18,6 +18,10 @@ from thatch.errors import EmptyRegionWarning
 from thatch.region.region import Region
 
 
+def events_at(places: range) -> list[dict[str, Any]]:
+    return [{"a0": at} for at in places]
+
+
 def test_who_covers_it() -> None:
     table = line(a=(0, 49), b=(50, 99), p=(20, 80), q=(5, 9))
     why = table.explain("p")
@@ -26,7 +30,7 @@ def test_who_covers_it() -> None:
     assert table.explain("q").certificate == ("a",)
     assert (why.matches, why.failures) == (None, None)
     why = table.explain("a")
-    assert why.active is True and "active" in str(why) and why.witness in ({"a0": at} for at in range(50))
+    assert why.active is True and "active" in str(why) and why.witness in events_at(range(50))
 
 
 def test_one_that_was_forwarded_before_it_was_covered() -> None:
@@ -47,8 +51,8 @@ def test_why_an_engine_that_did_not_see_the_cover_forwarded_it() -> None:
 @pytest.mark.parametrize("cover", ["exact", "pairwise"])
 def test_an_active_one_has_a_witness_whatever_the_engine(cover: str) -> None:
     table = line(cover, a=(0, 49), b=(40, 99))
-    assert table.explain("a").witness in ({"a0": at} for at in range(40))
-    assert table.explain("b").witness in ({"a0": at} for at in range(50, 100))
+    assert table.explain("a").witness in events_at(range(40))
+    assert table.explain("b").witness in events_at(range(50, 100))
 
 
 @quietly
@@ -70,7 +74,7 @@ def test_explanations_hold(kind: str, cover: str | None, retract: bool) -> None:
         why = table.explain(id)
         assert why.id == id and why.active == subscription.active and why.matches is None
         if not subscription.active:
-            assert why.certificate == subscription.certificate
+            assert why.certificate is not None and why.certificate == subscription.certificate
             assert all(repr(name) in str(why) for name in why.certificate)
         elif why.witness is not None:
             witnesses += 1
@@ -105,7 +109,7 @@ def test_which_conditions_fail() -> None:
                 assert why.failures == () and "matches" in str(why)
                 continue
             failed += 1
-            assert why.failures or region.is_empty
+            assert why.failures is not None and (why.failures or region.is_empty)
             for failure in why.failures:
                 assert not holds(space, failure.condition, row), failure
                 assert failure.condition in str(why) and failure.condition in str(failure)
@@ -136,7 +140,7 @@ def test_failing_conditions_in_words() -> None:
 
     def failures(id: str, **event: Any) -> dict[str, dict[str, Any]]:
         why = table.explain(id, event)
-        assert not why.matches
+        assert not why.matches and why.failures is not None
         return {failure.condition: failure.values for failure in why.failures}
 
     assert failures("both", x=7.0, y=0.0, symbol="C") == {

@@ -199,7 +199,8 @@ def test_four_threads_read_while_one_writes(cover: str | None, retract: bool) ->
     events = [{"name": name, "size": size} for name, size in zip("acdhz", (5, 30, 55, 80, 95), strict=True)]
     batch = {"name": [each["name"] for each in events], "size": np.array([each["size"] for each in events])}
     script = list(written(Random(SEED), soaked(45, 90)))
-    aside, here, truth = Space.parse(text), dict[str, Region](), [[[] for _ in events]]
+    aside, here = Space.parse(text), dict[str, Region]()
+    truth: list[list[list[str]]] = [[[] for _ in events]]
     for operation, (id, *clause) in script:
         here.pop(id) if operation == "unsubscribe" else here.update({id: aside.where(*clause)})
         truth.append([sorted(each for each in here if here[each].contains(event)) for event in events])
@@ -212,7 +213,7 @@ def test_four_threads_read_while_one_writes(cover: str | None, retract: bool) ->
             while ended[0] < len(script):
                 row, first = random.randrange(len(events)), ended[0]
                 if reader % 2:
-                    found = table.match(events[row])
+                    found: list[Any] = table.match(events[row])
                     right = any(found == truth[version][row] for version in range(first, begun[0] + 1))
                 else:
                     many = pairs(table.match_batch(batch))

@@ -19,6 +19,7 @@ from helpers.tables import SEED, SETTINGS, active, passive, quietly
 from thatch import CallerError, Space, SubscriptionTable
 from thatch.cover import ActiveSet, verify
 from thatch.errors import EmptyRegionWarning
+from thatch.region.columns import boxes_of_columns
 from thatch.region.region import Region
 from thatch.space.axis import EnumAxis, quoted
 
@@ -45,7 +46,12 @@ def test_many_decide_as_one_by_one(form: str, cover: str | None, retract: bool) 
     space, clauses = chosen_clauses(random, MIXED_SPACES[2], soaked(40, 70))
     elsewhere = Space.parse(str(space))
     elsewhere.where("name >= 'aaaa' AND name < 'zzz'")
-    made = {"clauses": str, "regions": space.where, "another space": elsewhere.where}[form]
+    forms: dict[str, Callable[[str], str | Region]] = {
+        "clauses": str,
+        "regions": space.where,
+        "another space": elsewhere.where,
+    }
+    made = forms[form]
     table, active_set = SubscriptionTable(space, cover, retract), ActiveSet(space, cover, retract)
     start = 0
     for size in (1, 0, soaked(15, 30), 4, soaked(20, 35)):
@@ -197,7 +203,8 @@ def test_typed_columns_of_numpy(name: str) -> None:
     space = Space.parse(SPACE)
     low, high = NUMPY_BOUNDS[name]
     table = SubscriptionTable(space, None)
-    table.subscribe_many(np.arange(3), low={name: low}, high={name: high})
+    ids: Any = np.arange(3)
+    table.subscribe_many(ids, low={name: low}, high={name: high})
     table.subscribe_many([3, 4, 5], low={name.upper(): low})
     table.subscribe_many([6, 7, 8], high={name: high})
 
@@ -220,7 +227,7 @@ def test_typed_columns_and_null() -> None:
             if nothing == "NaT" and text != "x date":
                 continue
             table = SubscriptionTable(Space.parse(text + ", y int"), None)
-            columns = [value, None, None], [None, value, None]
+            columns: tuple[Any, ...] = ([value, None, None], [None, value, None])
             if nothing == "NaT":
                 columns = tuple(np.array([each or "NaT" for each in column], "M8[D]") for column in columns)
             table.subscribe_many([0, 1, 2], low={"x": columns[0]}, high={"x": columns[1]})
@@ -276,7 +283,7 @@ ODD_BOUNDS: dict[str, tuple[str, Any, Any]] = {  # the same values twice: a list
 def test_typed_columns_that_hardly_fit(what: str) -> None:
     """Refused by the attribute's name, or cut to the domain, whatever the values come in; nothing is added."""
     text, *forms = ODD_BOUNDS[what]
-    answers = []
+    answers: list[list[Any]] = []
     for form in forms:
         if form is None:
             continue
@@ -306,10 +313,9 @@ def test_typed_columns_while_another_thread_recodes_strings(monkeypatch: pytest.
     space = Space.parse("name string")
     table = SubscriptionTable(space, None)
     table.subscribe("q", "name >= 'q'")
-    real = module.boxes_of_columns
 
     def read_and_move(*arguments: Any) -> Any:
-        boxes = real(*arguments)
+        boxes = boxes_of_columns(*arguments)
         recode(space)
         return boxes
 

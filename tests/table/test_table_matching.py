@@ -73,7 +73,8 @@ def test_batches_of_nothing(id: Any, on_error: str) -> None:
     kinds = [pa.int64(), pa.string() if id == "s" else pa.int64()]
     empty = pa.table({"symbol": pa.array([], pa.string()), "price": pa.array([], pa.float64())})
     table.subscribe(id, "price < 20")
-    for events in (empty, {}, {"price": []}, {"price": np.zeros(0), "volume": []}, empty.select([]), {"price": [99.0]}):
+    nothing: list[Any] = [empty, {}, {"price": []}, {"price": np.zeros(0), "volume": []}, empty.select([])]
+    for events in (*nothing, {"price": [99.0]}):
         found = table.match_batch(events, on_error=on_error)
         assert found.num_rows == 0 and found.column_names == ["event_index", "subscription_id"]
         assert found.schema.types == kinds, events

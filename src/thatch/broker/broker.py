@@ -504,8 +504,11 @@ class Broker:
             return
         if link.is_met and message.session > link.peer_session:
             raise PeerError(f"{name!r} begins session {message.session} within session {link.peer_session}")
-        if (message.name, message.is_client) != (name, link.is_client):
+        if message.name != name:
             raise PeerError(f"link {name!r}: the peer calls itself {message.name!r}")
+        if message.is_client != link.is_client:
+            kinds = ("a client", "a broker") if message.is_client else ("a broker", "a client")
+            raise PeerError(f"link {name!r}: the peer says that it is {kinds[0]}, and not {kinds[1]}")
         if message.version != PROTOCOL:
             raise PeerError(f"{name!r} speaks version {message.version} of the protocol, this broker {PROTOCOL}")
         space = self._space_of(message.space)

@@ -1,7 +1,7 @@
 """A client: what it wants and publishes, at one broker or at two while it moves. A pure state machine, like the broker.
 
 It keeps what it has sent each broker, and sends it again when a link returns and the broker's digest differs. Events
-are delivered at least once; each is handed on once, as long as it is among the last `REMEMBERED`.
+are delivered at least once; each is handed on once, as long as it is among the last `remembered`.
 
 Moving loses nothing: subscribe at the new broker; when that has settled, flush the old one; when that has settled,
 unsubscribe there. Without the flush, an event that was published before could still be on its way to the old broker and
@@ -101,14 +101,14 @@ class RecentIds:
 
 
 class ClientState:
-    def __init__(self, name: str, space: Space) -> None:
+    def __init__(self, name: str, space: Space, remembered: int = REMEMBERED) -> None:
         check_name(name)
         self.name, self.space = name, space
         self.homes: dict[str, Home] = {}
         self.refusals: deque[Refused] = deque(maxlen=REFUSALS)  # the last ones
         self._life = 0  # the first session: other than in any earlier life of this client
         self._published = 0
-        self._seen = RecentIds(REMEMBERED)
+        self._seen = RecentIds(remembered)
 
     def connect(self, broker: str, session: int) -> list[Send]:
         home = self.homes.setdefault(broker, Home())

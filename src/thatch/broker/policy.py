@@ -139,11 +139,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Worth:
-    """Whether checking pays on a link: of `CHECKED` newcomers that were checked, how many were covered? If too few, the
+    """Whether checking pays on a link: of `checked` newcomers that were checked, how many were covered? If too few, the
     next eight times as many are forwarded unchecked, and then so many are checked again."""
 
-    def __init__(self, covered_share_min: float | None) -> None:
-        self.covered_share_min = covered_share_min
+    def __init__(self, covered_share_min: float | None, checked: int = CHECKED) -> None:
+        self.covered_share_min, self.checked = covered_share_min, checked
         self._checked = self._covered = self._unchecked = 0
 
     def next(self) -> bool:
@@ -160,6 +160,6 @@ class Worth:
             return
         self._checked += 1
         self._covered += covered
-        if self._checked == CHECKED:
-            self._unchecked = 8 * CHECKED if self._covered < self.covered_share_min * CHECKED else 0
+        if self._checked == self.checked:
+            self._unchecked = 8 * self.checked if self._covered < self.covered_share_min * self.checked else 0
             self._checked = self._covered = 0

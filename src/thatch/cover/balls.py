@@ -19,7 +19,7 @@ Errs: never. A candidate is whatever could hold in exact arithmetic, roundings i
 
 Cost: O(log n) nodes for a ball that has a coverer, at d = 12 some hundred for one that has none; a build O(n log n).
 Where the widest balls hold nearly everything, which skew brings about, one or two tests: they are tried first.
-New balls wait in a tail of TAIL, then become a part of their own, with the smaller parts merged into it (Bentley and
+New balls wait in a tail, then become a part of their own, with the smaller parts merged into it (Bentley and
 Saxe), so each is built into O(log n) parts. Removed ones keep their place, with radius NaN, until half of a part are.
 """
 
@@ -37,7 +37,7 @@ from thatch.region.ball import Ball
 from thatch.space.arrays import Bools, Floats, Ints
 
 FORMS = ("auto", "scan", "tree")
-TAIL = 128
+TAIL = 128  # new balls that wait before they become a part
 WIDEST = 16  # balls of a tree that are tried before it
 # Up to here the two answer alike (2 to 11 us from Python at d = 2 to 40). At 4,096 the tree takes 0.5 to 1 of the
 # scan's time, at 16,384 0.3 to 1, with Pareto radii as with uniform ones: it splits radii too, so skew decides nothing.
@@ -104,26 +104,32 @@ class BallIndex:
     """
 
     def __init__(
-        self, attributes: tuple[int, ...], vectors: int = 2, orthonormal: bool = True, seed: int = 0, form: str = "auto"
+        self,
+        attributes: tuple[int, ...],
+        vectors: int = 2,
+        orthonormal: bool = True,
+        seed: int = 0,
+        form: str = "auto",
+        tail_max: int = TAIL,
     ) -> None:
         if form not in FORMS:
             raise CallerError(f"balls have no form {form!r}; there are {', '.join(FORMS)}")
         if vectors < 0:
             raise CallerError(f"{vectors} projections: 0 or more")
         self.attributes = attributes
-        self.form = form
+        self.form, self.tail_max = form, tail_max
         self.vectors = random_vectors(len(attributes), vectors, orthonormal, seed)
         d = len(attributes)
-        self.rows: Floats = np.full((2 * TAIL, d + 1), np.nan)  # by slot: centre and radius; free ones are NaN
+        self.rows: Floats = np.full((2 * tail_max, d + 1), np.nan)  # by slot: centre and radius; free ones are NaN
         self.parts: dict[int, BallPart] = {}  # by serial number; the largest first
         self._free: list[int] = []
         self._used = 0
-        self._home: Ints = np.zeros(2 * TAIL, np.int64)  # by slot: the serial number of its part, -1 in the tail
-        self._place: Ints = np.zeros(2 * TAIL, np.int64)  # by slot: the row in its part or in the tail
-        self._tail: Floats = np.full((TAIL, d + 1), np.nan)
+        self._home: Ints = np.zeros(2 * tail_max, np.int64)  # by slot: the serial number of its part, -1 in the tail
+        self._place: Ints = np.zeros(2 * tail_max, np.int64)  # by slot: the row in its part or in the tail
+        self._tail: Floats = np.full((tail_max, d + 1), np.nan)
         self._tail_slots: list[int] = []
         self._serial = 0
-        self._found: Ints = np.empty(2 * TAIL, np.int64)
+        self._found: Ints = np.empty(2 * tail_max, np.int64)
         self._no_bounds: Floats = np.empty((0, 2 * d + 2))
         self._no_links: Ints = np.empty((0, 3), np.int64)
         self._no_rows: Ints = np.empty(0, np.int64)
@@ -156,7 +162,7 @@ class BallIndex:
             raise CallerError(f"a ball over attributes {ball.attributes} among those over {self.attributes}")
         if not is_indexed(ball):
             raise CallerError(f"{ball}: {LIMITS}")
-        if len(self._tail_slots) == TAIL:
+        if len(self._tail_slots) == self.tail_max:
             self._build(np.array(self._tail_slots, np.int64))
         slot, place = self._slots(1)[0], len(self._tail_slots)
         self.rows[slot] = self._tail[place] = (*ball.centre, ball.radius)
@@ -391,7 +397,7 @@ class BallIndex:
         assert len(slots) == len(self) and sorted({*slots, *self._free}) == list(range(self._used))
         assert len(set(self._free)) == len(self._free)
         live = set(self._tail_slots)
-        assert len(live) == len(self._tail_slots) <= TAIL
+        assert len(live) == len(self._tail_slots) <= self.tail_max
         for place, slot in enumerate(self._tail_slots):
             assert self._home[slot] == -1 and self._place[slot] == place
             assert (self._tail[place] == self.rows[slot]).all()

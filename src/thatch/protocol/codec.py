@@ -79,8 +79,8 @@ def decode_records(data: bytes) -> tuple[Record, ...]:
 class Codec:
     """Reads what was written, in a space: its attributes tell what a text in an event stands for."""
 
-    def __init__(self, space: Space) -> None:
-        self.space = space
+    def __init__(self, space: Space, bytes_max: int = BYTES_MAX) -> None:
+        self.space, self.bytes_max = space, bytes_max
         self._readers = {
             attribute.name: reader
             for attribute in space.attributes
@@ -90,8 +90,8 @@ class Codec:
 
     def decode(self, data: bytes) -> Message:
         """Bytes that are no message of this protocol are the peer's fault."""
-        if len(data) > BYTES_MAX:
-            raise PeerError(f"a message of {len(data):,} bytes; at most {BYTES_MAX:,} are read")
+        if len(data) > self.bytes_max:
+            raise PeerError(f"a message of {len(data):,} bytes; at most {self.bytes_max:,} are read")
         try:
             message = _decoder.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:

@@ -18,7 +18,6 @@ from thatch.errors import CallerError, shown
 
 Chunks = Mapping[int, list[Any] | dict[int, Any]]
 BITS = 10
-SIZE = 1 << BITS
 
 
 def is_text(value: Any) -> bool:
@@ -31,12 +30,13 @@ def own_id(id: Any) -> Any:
     return id.item() if isinstance(id, np.generic) else id
 
 
-def id_of(chunks: Chunks, number: int) -> Any:
-    return chunks[number >> BITS][number & (SIZE - 1)]
+def id_of(chunks: Chunks, number: int, bits: int = BITS) -> Any:
+    return chunks[number >> bits][number & ((1 << bits) - 1)]
 
 
 class Names:
-    def __init__(self) -> None:
+    def __init__(self, bits: int = BITS) -> None:
+        self.bits = bits
         self.chunks: dict[int, list[Any] | dict[int, Any]] = {}
         self._numbers: dict[Any, int] = {}  # in order of arrival
         self._living: dict[int, int] = {}  # ids left in each chunk
@@ -96,8 +96,9 @@ class Names:
     def _place(self, ids: list[Any]) -> None:
         rest = iter(ids)
         new: dict[int, list[Any] | dict[int, Any]] = {}
-        while part := list(islice(rest, SIZE - (self._next & (SIZE - 1)))):
-            chunk = self._next >> BITS
+        size = 1 << self.bits
+        while part := list(islice(rest, size - (self._next & (size - 1)))):
+            chunk = self._next >> self.bits
             known = self.chunks.get(chunk)
             if known is None:
                 new[chunk] = part
@@ -114,9 +115,9 @@ class Names:
             self.kind = None
 
     def _leave(self, number: int) -> None:
-        chunk = number >> BITS
+        chunk = number >> self.bits
         self._living[chunk] -= 1
-        if chunk == self._next >> BITS:  # still being filled
+        if chunk == self._next >> self.bits:  # still being filled
             return
         if not self._living[chunk]:
             del self._living[chunk]
@@ -124,14 +125,14 @@ class Names:
         elif 4 * self._living[chunk] < len(self.chunks[chunk]):
             ids = self.chunks[chunk]
             pairs = enumerate(ids) if isinstance(ids, list) else ids.items()
-            first = chunk << BITS
+            first = chunk << self.bits
             left = {place: id for place, id in pairs if self._numbers.get(id) == first + place}
             self.chunks = {**self.chunks, chunk: left}
 
     def check_invariants(self) -> None:
         living: dict[int, int] = {}
         for id, number in self._numbers.items():
-            assert id_of(self.chunks, number) == id
-            living[number >> BITS] = living.get(number >> BITS, 0) + 1
+            assert id_of(self.chunks, number, self.bits) == id
+            living[number >> self.bits] = living.get(number >> self.bits, 0) + 1
         assert living == {chunk: count for chunk, count in self._living.items() if count}
         assert self.chunks.keys() == self._living.keys()

@@ -77,18 +77,20 @@ def _local(uri: str) -> str | None:
     return unquote(parts.path) if parts.scheme in ("", "file") and not parts.netloc else None
 
 
-def pieces(paths: Sequence[str], cores: int) -> list[list[Piece]]:
-    """The pieces of each task."""
+def pieces(
+    paths: Sequence[str], cores: int, piece_min: int = PIECE_MIN, piece_max: int = PIECE_MAX
+) -> list[list[Piece]]:
+    """The pieces of each task, and of how many bytes a piece is."""
     sizes = [os.path.getsize(path) for path in paths]
     total = sum(sizes)
-    wanted = min(max(cores, total // PIECE_MIN), cores * TASKS_PER_CORE)  # tasks of a few bytes only cost their start
-    length = min(max(total // wanted, PIECE_MIN), PIECE_MAX)
+    wanted = min(max(cores, total // piece_min), cores * TASKS_PER_CORE)  # tasks of a few bytes only cost their start
+    length = min(max(total // wanted, piece_min), piece_max)
     found = []
     for path, size in zip(paths, sizes, strict=True):
         count = max(1, -(-size // length))
         edges = [size * each // count for each in range(count + 1)]
         found += [Piece(path, start, stop) for start, stop in pairwise(edges)]
-    tasks = max(1, min(len(found), max(wanted, total // PIECE_MAX)))
+    tasks = max(1, min(len(found), max(wanted, total // piece_max)))
     return [found[task::tasks] for task in range(tasks)]
 
 

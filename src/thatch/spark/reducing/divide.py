@@ -5,7 +5,7 @@ cells are the unit that is dealt out to tasks, and a box that meets several is c
 made from a sample of boxes. A cut is made where it leaves the least work, and only if that is less than before: a box
 on both sides is work twice.
 
-    +-----------+-----+      Work for n boxes of a cell: LINEAR * n + PAIRWISE * n^2. Each box is moved, sorted and
+    +-----------+-----+      Work for n boxes of a cell: linear * n + pairwise * n^2. Each box is moved, sorted and
     |   |       |     |      written, and it is looked up among those before it, 64 at a time. So many wide boxes mean
     |   |-------|-----|      few cuts, and crowded places get small cells.
     |   |       |     |
@@ -27,11 +27,25 @@ from thatch.space.arrays import Ints
 from thatch.space.space import Space
 from thatch.spark.reducing.guard import Guards, Sample, face_of_guard, guarded
 
-LINEAR, PAIRWISE = 8.0, 0.0005  # microseconds
 CANDIDATES = 24  # cuts that are looked at on each attribute
-CELLS_MAX = 16_384
-TASK_ROWS = 50_000
-GAIN = 0.98  # a cut must leave no more work than this share
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What the cuts are weighed by. Any values give the same decisions; they say how long the decisions take."""
+
+    linear: float = 8.0  # microseconds for each box
+    pairwise: float = 0.0005  # microseconds for each pair of boxes
+    gain: float = 0.98  # a cut must leave no more work than this share
+    cells_max: int = 16_384
+    task_rows: int = 50_000
+
+    def work(self, boxes: Ints, scale: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        rows = boxes * scale
+        return np.asarray(self.linear * rows + self.pairwise * rows * rows)
+
+
+TUNING = Tuning()
 
 
 @dataclass(frozen=True)
@@ -49,13 +63,14 @@ class Division:
     rows: Ints  # how many boxes are expected in each part
     task: Ints  # which each part is dealt to
     tasks: int
+    tuning: Tuning
 
     def __len__(self) -> int:
         return len(self.low)
 
     def dealt_out(self, cores: int) -> Division:
-        """The same cells, dealt out to tasks of about TASK_ROWS, as many for each core."""
-        wanted = cores * -(-int(self.rows.sum()) // (TASK_ROWS * cores))
+        """The same cells, dealt out to tasks of about `task_rows` rows, as many for each core."""
+        wanted = cores * -(-int(self.rows.sum()) // (self.tuning.task_rows * cores))
         tasks = max(1, min(wanted, len(self.rows)))
         return replace(self, task=dealt(self.rows, tasks), tasks=tasks)
 
@@ -78,7 +93,7 @@ class Division:
         return np.concatenate([nothing, *boxes]), np.concatenate([nothing, *cells])
 
 
-def divided(sample: Sample, scale: float, space: Space) -> Division:
+def divided(sample: Sample, scale: float, space: Space, tuning: Tuning) -> Division:
     """Cells from a sample, of which each stands for `scale` of the table's; all are dealt to one task."""
     low, high = sample.low, sample.high
     tree: list[list[int]] = []
@@ -90,9 +105,9 @@ def divided(sample: Sample, scale: float, space: Space) -> Division:
     while heap:
         _, _, own, least, most, parent, side = heapq.heappop(heap)
         found = None
-        if len(heap) + len(members) < CELLS_MAX:
-            found = _best(low[own], high[own], least, most, scale)
-            if found is None and len(own) * scale > TASK_ROWS / 2:
+        if len(heap) + len(members) < tuning.cells_max:
+            found = _best(low[own], high[own], least, most, scale, tuning)
+            if found is None and len(own) * scale > tuning.task_rows / 2:
                 found = face_of_guard(sample, own, least, most)
         here = -1 - len(members) if found is None else len(tree)
         if parent >= 0:
@@ -109,8 +124,8 @@ def divided(sample: Sample, scale: float, space: Space) -> Division:
             heapq.heappush(heap, (-len(part), number, part, *bounds, here, place))
     axes, cuts, below, above = np.array(tree, np.int64).reshape(-1, 4).T
     bounds = np.array(cell_low), np.array(cell_high)
-    guards, rows = guarded(sample, members, *bounds, scale, TASK_ROWS)
-    return Division(axes, cuts, below, above, *bounds, guards, rows, np.zeros(len(rows), np.int64), 1)
+    guards, rows = guarded(sample, members, *bounds, scale, tuning.task_rows)
+    return Division(axes, cuts, below, above, *bounds, guards, rows, np.zeros(len(rows), np.int64), 1, tuning)
 
 
 def _halves(
@@ -122,9 +137,9 @@ def _halves(
     yield own[high[own, axis] > cut], (behind, most)
 
 
-def _best(low: Ints, high: Ints, least: Ints, most: Ints, scale: float) -> tuple[int, int] | None:
+def _best(low: Ints, high: Ints, least: Ints, most: Ints, scale: float, tuning: Tuning) -> tuple[int, int] | None:
     """The axis and the place of the cut that leaves the least work; None if none leaves less."""
-    best, best_work = None, GAIN * float(_work(np.array([len(low)]), scale)[0])
+    best, best_work = None, tuning.gain * float(tuning.work(np.array([len(low)]), scale)[0])
     for axis in range(low.shape[1]):
         begins, ends = np.sort(low[:, axis]), np.sort(high[:, axis])
         inner = np.concatenate((ends[ends < most[axis]], begins[begins > least[axis]] - 1))
@@ -134,16 +149,11 @@ def _best(low: Ints, high: Ints, least: Ints, most: Ints, scale: float) -> tuple
         cuts = inner[np.linspace(0, len(inner) - 1, CANDIDATES).astype(np.int64)]
         below = np.searchsorted(begins, cuts, "right")
         above = len(low) - np.searchsorted(ends, cuts, "right")
-        work = _work(below, scale) + _work(above, scale)
+        work = tuning.work(below, scale) + tuning.work(above, scale)
         place = int(np.argmin(work))
         if work[place] < best_work:
             best, best_work = (axis, int(cuts[place])), float(work[place])
     return best
-
-
-def _work(boxes: Ints, scale: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    rows = boxes * scale
-    return np.asarray(LINEAR * rows + PAIRWISE * rows * rows)
 
 
 def dealt(sizes: Ints, tasks: int) -> Ints:

@@ -18,7 +18,7 @@ from thatch.spark.encoded import Source, source_of, with_cuts
 from thatch.spark.failures import translated_errors
 from thatch.spark.matching.collected import raise_bad_id
 from thatch.spark.reducing.decide import CellPlace, Decide, SampleBoxes, Unite, sample_of
-from thatch.spark.reducing.divide import Division, divided
+from thatch.spark.reducing.divide import TUNING, Division, Tuning, divided
 from thatch.spark.reducing.merged import (
     MergeCells,
     SendHome,
@@ -40,6 +40,7 @@ def reduce(
     events: DataFrame | None = None,
     on_error: str = "raise",
     nodes_max: int | None = None,
+    tuning: Tuning = TUNING,
 ) -> DataFrame:
     """Which subscriptions the others make redundant: `id`, `status` ('active' or 'passive'), `covered_by`.
 
@@ -51,19 +52,26 @@ def reduce(
     `merge` is the share that a merger of active ones may add to what they want, 0 for perfect mergers: by values, and
     given `events` also by a sample of them. More columns then: `merger`, the first of those that are merged; and in its
     row `merged_where`, the clause that says them all, `merged`, how many they are, `added` and `added_events`, the
-    shares.
+    shares. `tuning` weighs how the space is cut for the tasks (divide.py): any gives the same decisions.
     """
     budget = budget_of(merge)
     if events is not None and budget is None:
         raise CallerError("events weigh mergers: give merge=, the share that a merger may add")
-    reduction = Reduction(subscriptions, space, on_error, nodes_max)
+    reduction = Reduction(subscriptions, space, on_error, nodes_max, tuning)
     return reduction.result() if budget is None else reduction.merged(budget, events)
 
 
 class Reduction:
     """One reduction, from what it is given to its plan and its result."""
 
-    def __init__(self, subscriptions: DataFrame, space: Space, on_error: str, nodes_max: int | None) -> None:
+    def __init__(
+        self,
+        subscriptions: DataFrame,
+        space: Space,
+        on_error: str = "raise",
+        nodes_max: int | None = None,
+        tuning: Tuning = TUNING,
+    ) -> None:
         check_on_error(on_error)
         self.session = session_of(subscriptions)
         check_time_zone(self.session, space)
@@ -71,6 +79,7 @@ class Reduction:
             raise CallerError("the subscriptions are a stream: reduce needs all of them, so read them as a table")
         self.subscriptions = SubscriptionFrame.of(subscriptions, space)
         self.space, self.skip, self.nodes_max = space, on_error == "skip", nodes_max
+        self.tuning = tuning
         self.source, self.frame = source_of(self.subscriptions, self.skip)
         self.id = self.subscriptions.id_type.simpleString()
 
@@ -115,7 +124,8 @@ class Reduction:
         found = sample.mapInArrow(SampleBoxes(self.numbered), SampleBoxes.schema(self.id)).toArrow()
         some = sample_of(found, len(self.space))
         scale = count / max(len(found), 1)
-        return divided(some, scale, self.space).dealt_out(self.session.sparkContext.defaultParallelism)
+        division = divided(some, scale, self.space, self.tuning)
+        return division.dealt_out(self.session.sparkContext.defaultParallelism)
 
     def placed(self) -> DataFrame:
         """Each subscription once for each cell that it meets, in the task of the cell."""
