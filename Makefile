@@ -1,13 +1,14 @@
 # One command each; all of them set up .venv first if need be.
-#   make demo    the main job on example data        make test   checks and tests (under 10 minutes)
-#   make check   linter, formatter, type checker     make bench  every benchmark, ratios and JSON
-#   make soak    long tests                          make clean  remove what these made
+#   make demo    the main job on example data        make test   checks and tests, on two cores
+#   make check   linter, formatter, type checker     make quick  checks and the short tests, without Spark and sockets
+#   make bench   every benchmark, ratios and JSON    make soak   long tests
+#   make clean   remove what these made
 PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check soak bench clean setup
+.PHONY: demo test quick check soak bench clean setup
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -16,7 +17,10 @@ demo: $(READY)
 	@$(BIN)/thatch demo --network
 
 test: check
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
+
+quick: check
+	@$(BIN)/python -m pytest -n 2 --quick
 
 check: $(READY)
 	@$(BIN)/ruff check
@@ -27,8 +31,8 @@ soak: $(READY)
 	@THATCH_SOAK=1 $(BIN)/python -m pytest
 
 bench: $(READY)
-	@for module in $$(ls benchmarks/*.py | sed -n 's|benchmarks/\([a-z]*\)\.py|\1|p'); do \
-	    $(BIN)/python -m benchmarks.$$module || exit 1; done
+	@for file in $$(grep -l '^if __name__' benchmarks/*.py); do \
+	    $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
 setup: $(READY)
 

@@ -28,19 +28,65 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("matcher_class", list(CONTENDERS.values()), ids=list(CONTENDERS))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test on Spark is of one group, so that one worker of pytest-xdist has them all and there is one session.
+# What pytest-xdist deals out, and in which order. Every test on Spark goes to one worker, so that there is one session;
+# its file has "spark" in its path. The other files go to a worker as a whole, since their tests share oracles; only the
+# seeds share nothing.
+SPREAD = "tests/sim/test_sim_seeds.py"
+LONG = ("sim", "cover", "node", "broker", "region", "matching")  # folders whose files are dealt out first
 
-    First the files that need no Spark, which is starting meanwhile; last what asks a process in the background.
-    """
-    files = {item.path for item in items if _needs_spark(item)}
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.split("::")[0]
+            return "spark" if "spark" in path else nodeid if path == SPREAD else path
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="one case of each short test, without Spark and sockets")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.quick:
+        os.environ["THATCH_QUICK"] = "1"  # read by helpers/strategies.py
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Spark takes longest, so it comes first: in it first the tests that need no session, which is starting meanwhile,
+    and last those that ask a process in the background."""
     for item in items:
-        if item.path in files or item.get_closest_marker("background"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-    items.sort(key=lambda item: 2 if item.get_closest_marker("background") else int(item.path in files))
+        if _needs_session(item) and not _is_spark(item):
+            raise pytest.UsageError(f"{item.nodeid} needs Spark: put 'spark' into the name of its file")
+    items.sort(key=_place)
+    if config.option.quick:
+        chosen = {item.nodeid.split("[")[0]: item for item in reversed(items) if _is_quick(item)}  # the first case
+        quick = set(chosen.values())
+        config.hook.pytest_deselected(items=[item for item in items if item not in quick])
+        items[:] = [item for item in items if item in quick]
 
 
-def _needs_spark(item: pytest.Item) -> bool:
+def _is_quick(item: pytest.Item) -> bool:
+    has_sockets = item.path.parent.name in ("node", "client")
+    return not (_is_spark(item) or has_sockets or item.get_closest_marker("long"))
+
+
+def _place(item: pytest.Item) -> tuple[int, int]:
+    if _is_spark(item):
+        return 0, 2 if item.get_closest_marker("background") else int(_needs_session(item))
+    folder = item.path.parent.name
+    return 1, LONG.index(folder) if folder in LONG else len(LONG)
+
+
+def _is_spark(item: pytest.Item) -> bool:
+    return "spark" in item.nodeid.split("::")[0]
+
+
+def _needs_session(item: pytest.Item) -> bool:
     return "spark" in getattr(item, "fixturenames", ())
 
 
@@ -49,20 +95,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
-    if session.config.option.collectonly or not find_spec("pyspark") or not _begins_with_spark(session.config):
-        return
-    if any(map(_needs_spark, session.items)):
+    Starting.has_cluster = any(item.path.name == "test_spark_cluster.py" for item in session.items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if _is_spark(item):
         Starting.begin()
-    if any(item.path.name == "test_spark_cluster.py" for item in session.items):
-        from helpers.spark_cluster import Cluster
-
-        Cluster.start()
-
-
-def _begins_with_spark(config: pytest.Config) -> bool:
-    """The only process, or the worker that is given the largest group: the first one. The others start nothing, and
-    neither does the process that deals out the tests."""
-    return os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0" and not getattr(config.option, "numprocesses", None)
 
 
 def pytest_unconfigure() -> None:
@@ -85,14 +123,20 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class Starting:
-    """Spark, from when it is known that a test needs it."""
+    """Spark, from when the first test of its group begins."""
 
     session: Future[SparkSession] | None = None
+    has_cluster = False
 
     @classmethod
-    def begin(cls) -> Future[SparkSession]:
-        cls.session = cls.session or ThreadPoolExecutor(1).submit(_started)
-        return cls.session
+    def begin(cls) -> None:
+        if cls.session is not None or not find_spec("pyspark"):
+            return
+        cls.session = ThreadPoolExecutor(1).submit(_started)
+        if cls.has_cluster:
+            from helpers.spark_cluster import Cluster
+
+            Cluster.start()
 
 
 def _started() -> SparkSession:
@@ -124,7 +168,8 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
 
-    session = SparkSession(Starting.begin().result().sparkContext)
+    assert Starting.session is not None
+    session = SparkSession(Starting.session.result().sparkContext)
     session.createDataFrame([], "nothing int")  # makes it the active one in this thread, too
     yield session
     session.stop()

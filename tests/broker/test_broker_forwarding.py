@@ -132,6 +132,7 @@ def test_one_replacement_needs_no_other_id() -> None:
     assert updates(effects) == ["Subscribe mid: x = 50", "Replace low: x > 80"]
 
 
+@pytest.mark.long
 def test_several_replacements_of_long_clauses_can_be_read_by_the_neighbour() -> None:
     bench = Bench().client("ann").settled_neighbour("B2")
 

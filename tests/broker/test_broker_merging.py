@@ -45,6 +45,7 @@ def test_why_forwarded_names_the_merger() -> None:
     assert said == "'A/at A/one' was sent to 'B', merged with others as 'A/~B/0'"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy", [CALM, Policy("exact", merge=0.2, packed=True, theta=0.5), Policy(merge=0.0)], ids=str
 )

@@ -63,6 +63,7 @@ def clause(box: tuple[int, int, int, int]) -> str:
     return f"x BETWEEN {x} AND {x + width} AND y BETWEEN {y} AND {y + height}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["exact", "exact retracting", "pairwise", "traditional", "simplified"])
 @examples(60)
 @given(st.lists(boxes, min_size=2, max_size=14), st.lists(boxes, max_size=8), st.data())

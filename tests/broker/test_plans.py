@@ -17,6 +17,7 @@ from thatch.sim.topology import eleven
 from thatch.sim.workload import covered, events, space_of
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy", [Policy("exact", True), CALM, Policy("pairwise", packed=True), Policy(merge=0.0)], ids=str
 )

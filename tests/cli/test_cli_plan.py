@@ -19,6 +19,7 @@ def test_thatch_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert '"messages": 2' in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--subscriptions", "30", "--degree", "9", "--events", "20"]
     assert main(["plan", "--scenario", "unsubscriptions", *sizes, "--cover", "pairwise", "--retract"]) == 0

@@ -156,6 +156,7 @@ def test_spaces_that_are_equal_mix_and_others_do_not(engine_class: Engine) -> No
 # --- Against the oracles ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_sets_are_telling() -> None:
     """Enough of every answer, or the suite would prove little."""
     for attributes in range(1, 7):
@@ -215,6 +216,7 @@ def drawn_cases(draw: st.DrawFn) -> Case:
     return case_of(space, boxes, queries, "drawn")
 
 
+@pytest.mark.long
 @examples(250)
 @given(case=drawn_cases())
 def test_drawn_boxes(case: Case) -> None:
@@ -279,6 +281,7 @@ def larger_sets(attributes: int) -> list[tuple[Space, list[tuple[Box, Region, bo
     return sets
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attributes", [2, 3, 4])
 def test_larger_sets_of_boxes(engine_class: Engine, attributes: int) -> None:
     for number, (space, rows, left) in enumerate(thinned(engine_class, larger_sets(attributes))):

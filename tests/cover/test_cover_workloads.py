@@ -42,6 +42,7 @@ def test_redundant_rules_of_real_filters(name: str) -> None:
     assert found["certificates verified"] == found["by union"] and found["unproven"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attributes", [3, 4])
 def test_leaving_rechecks_fifty_times_fewer_and_promotes_the_same(attributes: int) -> None:
     assert unsubscribed(attributes, count=10_000, leaving=1_000)["times fewer"] >= 50

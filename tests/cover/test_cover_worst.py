@@ -251,6 +251,7 @@ def test_a_missing_piece_is_always_found() -> None:
         assert isinstance(engine.check(worst.asked), Uncovered), case
 
 
+@pytest.mark.long
 def test_a_batch_of_worst_cases_takes_no_longer_than_one_by_one() -> None:
     """`add_many` spends its budget for each region anew."""
     worst = worst_case("slabs 8-D")

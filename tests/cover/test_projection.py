@@ -56,6 +56,19 @@ def asked_rightly(index: BallIndex, stored: dict[int, Ball], ball: Ball) -> None
     assert index.covered(ball) == sorted(slot for slot, each in stored.items() if ball.holds(each))
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-200, 1e-170, 1e-160])
+def test_centres_whose_squares_underflow(form: str, size: float) -> None:
+    """Their length counts as 0, and so did the roundings of their projections."""
+    draw = np.random.default_rng(7)
+    index, stored = BallIndex((0, 1, 2), form=form, tail_max=3), dict[int, Ball]()
+    for row in (draw.uniform(-9, 9, (40, 3)) * size).tolist():
+        ball = Ball((0, 1, 2), (row[0], row[1], row[2]), 0.0)
+        stored[index.insert(ball)] = ball
+    for ball in list(stored.values()):
+        asked_rightly(index, stored, ball)
+
+
 # --- The index -------------------------------------------------------------------------------------------------------
 
 sizes = st.sampled_from([0.0, 5e-324, 1e-200, 1e-161, 1e-150, 0.1, 1.0, 1e9, 1e140])
@@ -363,6 +376,7 @@ def mixed_clause(random: Random) -> str:
     return ball + random.choice(["", "", "", "", " AND x >= 0D", " AND s = 'a'", " AND n IS NOT NULL", f" AND {ball}"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", MIXED, ids=["bounded", "unbounded"])
 def test_the_engine_finds_what_pairwise_finds(text: str) -> None:
     space, random = Space.parse(text), Random(SEED)

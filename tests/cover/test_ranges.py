@@ -26,6 +26,7 @@ def numbers(ranges: Ints) -> list[int]:
     return [number for first, last in ranges.tolist() for number in range(first, last + 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [40, 400, 4_000])
 def test_coming_and_going(size: int) -> None:
     """Through several levels, with holes; after every few steps all questions are asked."""

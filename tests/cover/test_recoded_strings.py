@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from thatch import Space, covers
 from thatch.cover import Uncovered, verify
 from thatch.space.axis import StringAxis
@@ -44,6 +46,7 @@ def test_watchlists_too_long_to_cross_out() -> None:
     assert verify(verdict, asked, dict(enumerate(map(space.where, halves))))
 
 
+@pytest.mark.long
 def test_threads_that_read_while_strings_move() -> None:
     """Readers of one region, writers of new clauses, and recodings in between: every answer is right."""
     space = Space.parse("name string, size int")

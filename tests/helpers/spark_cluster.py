@@ -38,7 +38,7 @@ class Cluster:
     folder = Path()
 
     @classmethod
-    def start(cls) -> subprocess.Popen[str]:
+    def start(cls) -> None:
         import pyspark
 
         cls.folder = Path(tempfile.mkdtemp(prefix="thatch-cluster-"))
@@ -55,7 +55,6 @@ class Cluster:
         }
         command = [sys.executable, "-m", "helpers.spark_cluster", str(cls.folder)]
         cls.process = subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True)
-        return cls.process
 
     @classmethod
     def stop(cls) -> None:

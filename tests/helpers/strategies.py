@@ -23,6 +23,7 @@ def soaked(few: int, many: int) -> int:
 
 def examples(count: int) -> settings:
     """The same examples every time, and no deadline: machines are noisy."""
+    count = max(5, count // 5) if os.environ.get("THATCH_QUICK") else count
     return settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=SLOW_IS_FINE)
 
 

@@ -35,6 +35,7 @@ def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("door", ALLOWED)
 def test_a_door_loads_only_what_is_behind_it(door: str) -> None:
     loaded = {name for name in run(LOADED.format(door=door)).split() if not name.startswith("_")}

@@ -364,6 +364,7 @@ def test_events_decide_where_volume_would_not() -> None:
 # --- Work and determinism --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_work_for_ten_thousand() -> None:
     space, regions = many_boxes(10_000)
     merging = MergeSet(space, 0.2)
@@ -434,6 +435,7 @@ def test_a_line_that_grew_one_by_one() -> None:
     assert sum(len(region.terms[0].sides[0][1]) for region in merging.regions.values()) == 100
 
 
+@pytest.mark.long
 def test_the_same_whatever_the_hash_seed() -> None:
     code = (
         "from helpers.cover_oracles import many_boxes; from thatch.merge import merged;"

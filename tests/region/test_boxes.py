@@ -281,6 +281,7 @@ print(intersect(low, high, low + 3, high + 3)[0].tolist())
 """
 
 
+@pytest.mark.long
 def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     """Every place that Numba tries lies below a regular file, which stops root too."""
     package = tmp_path / "thatch"

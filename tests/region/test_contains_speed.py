@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from thatch import Space
 
@@ -32,6 +33,7 @@ def rows() -> pa.Table:
     )
 
 
+@pytest.mark.long
 def test_batches_agree_and_are_a_hundred_times_faster() -> None:
     space = Space.parse(
         "price double not null 0..1000, volume int, symbol string, day date, flag bool, amount decimal(10,2)"

@@ -101,6 +101,7 @@ def test_property_2_with_covering_a_covered_one_travels_along_a_path() -> None:
 # --- Runs ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a broker that never promotes, the last step of the prefix is the one that needs it."""
     monkeypatch.setattr("thatch.cover.active_set.ActiveSet._recheck", lambda self, id, region, most=None: ([], []))
@@ -116,6 +117,7 @@ def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.M
     pytest.fail("no seed finds a broker that never promotes")
 
 
+@pytest.mark.long
 def test_an_event_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that says settled at once, while others on the way do not know yet."""
     from thatch.broker.broker import Broker
@@ -148,6 +150,7 @@ def test_a_compiled_clause_belongs_to_its_space() -> None:
 SMALL = ["--subscriptions", "60", "--degree", "9", "--events", "20", "--unsubscriptions", "3"]
 
 
+@pytest.mark.long
 def test_simulate_writes_measurements_and_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "run"
     assert main(["simulate", "unsubscriptions", *SMALL, "--retract", "--output", str(folder)]) == 0

@@ -45,12 +45,14 @@ def seen(seed: int) -> Observed:
     return own
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
 def test_seeds(first: int) -> None:
     runs = [seen(seed) for seed in range(first, first + GROUP)]
     assert sum(each.guaranteed for each in runs) > 10 * GROUP, "the runs promise too little to test anything"
 
 
+@pytest.mark.long
 def test_whatever_history_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few events come in a run, so that most of what leaves is kept at its own broker. Here it is taken back any number
     of hops, at a pace that matters."""
@@ -79,6 +81,7 @@ def test_whatever_history_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert min(kept[True], kept[False]) > 15, kept
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_trace_in_any_process() -> None:
     script = (
         "from thatch.sim.run import draw_settings, run\n"

@@ -167,6 +167,7 @@ def test_gaps_between_counts_the_gaps_touched() -> None:
     assert labels.gaps_between(b, d - 1) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["ascending", "descending", "interleaved"])
 def test_ordinary_series_hardly_ever_recode(kind: str) -> None:
     size = 100_000

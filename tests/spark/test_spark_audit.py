@@ -60,7 +60,7 @@ def check_claims(report: dict[str, Any], space: Space) -> int:
 
 def check_parts(finding: dict[str, Any], region: Region, regions: dict[Any, Region]) -> None:
     """A proof in words says where each rule wants it: that part of the whole lies in the rule that is named."""
-    for where, name in re.findall(r"where ([^;…]*), ('[^']*'|-?\\d+) wants it", finding["proof"]):
+    for where, name in re.findall(r"where ([^;…]*), ('[^']*'|-?\d+) wants it", finding["proof"]):
         own = region.space.where(where) & region
         id = name.strip("'") if name.startswith("'") else int(name)
         assert verify(Covered((id,)), own, regions), (finding, where)

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.background
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
     pytest.importorskip("pyspark")
-    process = Cluster.process or Cluster.start()
+    process = Cluster.process
+    assert process is not None
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said[-3000:]
     report: dict[str, Any] = json.loads((Cluster.folder / "report.json").read_text())

@@ -127,6 +127,7 @@ def test_plans_kept_are_few() -> None:
     assert space.where("a = 1") == space.where("a  = 1")
 
 
+@pytest.mark.long
 def test_plans_kept_are_small() -> None:
     """A cache full of the largest plans that are kept at all must not be felt."""
     space = Space.parse("f bool")

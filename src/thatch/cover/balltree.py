@@ -25,6 +25,7 @@ RADIUS_WEIGHT = 4.0
 # attribute, and squares below 2^-1000 may underflow.
 WIDER = 1 + 2.0**-40
 ABOVE = 1e-300
+NEAR = 1e-150  # more than any length whose square underflows
 NONE, UNSURE = -1, -2
 _ONE: Any = np.int64(1)  # as a NumPy number: of a plain 1 Numba would make a kernel of its own
 
@@ -149,7 +150,8 @@ def scan(
         square += asked[axis] * asked[axis]
         for vector in range(len(shadow)):
             shadow[vector] += vectors[vector, axis] * asked[axis]
-    slack = (d + 4) * 2.0**-52 * (norm + math.sqrt(square))  # a projection errs by d + 1 roundings of a centre's length
+    # A projection errs by d + 1 roundings of a centre's length, which counts as 0 where its square underflows.
+    slack = (d + 4) * 2.0**-52 * (norm + math.sqrt(square)) + NEAR
     for row in range(count):
         if sign > 0 and row < len(rising) and rising[row] > -asked[d]:
             break

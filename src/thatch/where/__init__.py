@@ -5,7 +5,7 @@ In reading order:
     literals  literals as Spark reads them, and casts from text
     lexer     a clause to its shape and its literals, in one bounded linear scan
     coercion  where a literal cuts an axis, after Spark's type coercion
-    plans     AND and OR over atoms: which points, given the literals?
+    plans     AND and OR over atoms (comparison, IN, LIKE, IS NULL); with its literals an atom gives an interval set
     compile   a clause to a region: a shape to a plan, through sqlglot
     to_sql    a region to canonical SQL
 """

@@ -1,7 +1,7 @@
 """Text of a WHERE clause to its shape and its literals, in one linear scan.
 
 The shape is the clause with every literal replaced by its kind, and every IN list of literals by one mark: clauses
-that differ only in literals share a shape and are parsed once (where.py). Literals are read here, by Spark's
+that differ only in literals share a shape and are parsed once (compile.py). Literals are read here, by Spark's
 lexical rules, so nothing depends on how a parser would read them.
 
 Before a parser sees a new shape, `sanitised` bounds its tokens and depth, refuses what Spark's grammar has and we do
