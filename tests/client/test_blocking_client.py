@@ -14,7 +14,7 @@ from helpers.node_process import SPACE, BrokerProcess, is_soak
 from thatch.cli.main import main
 from thatch.client.blocking import connect_blocking
 from thatch.errors import CallerError, Unavailable
-from thatch.node.config import read
+from thatch.node.config import RENAMED, read
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,32 @@ def test_settings_are_printed_as_a_file_that_reads_the_same(tmp_path: Path, caps
 
 
 HEAD = f"name = 'B1'\nspace = '{SPACE}'\n"
+
+
+def as_toml(key: str) -> str:
+    """A file with one setting, by its dotted key."""
+    *tables, name = key.replace("*", "B2").split(".")
+    return f"[{'.'.join(tables)}]\n{name} = 1\n" if tables else f"[{name}]\n"
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_a_key_of_an_earlier_version_is_refused_with_its_new_name(
+    old: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "b.toml"
+    file.write_text(HEAD + as_toml(old))
+    assert main(["broker", str(file), "--print-config"]) == 2
+    wanted = f"{old} is now {RENAMED[old]}".replace("*", "B2")
+    assert capsys.readouterr().err == f"thatch: {file}: settings have new names: {wanted}\n"
+
+
+def test_all_keys_of_an_earlier_version_are_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "b.toml"
+    file.write_text(HEAD + "[keep]\nqueue_bytes = 5\n[timing]\nlinger = 1\n[flow]\ncontrol_bytes_max = 5\n")
+    assert main(["broker", str(file), "--print-config"]) == 2
+    err = capsys.readouterr().err
+    assert "keep is now retention; keep.queue_bytes is now retention.queue_bytes_max;" in err
+    assert "timing.linger is now timing.linger_seconds" in err and "control_bytes_max is now" not in err
 
 
 def test_how_a_broker_forwards_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

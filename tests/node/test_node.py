@@ -21,6 +21,7 @@ from thatch.node.config import Config, Flow, Listen, Timing
 from thatch.node.server import Node
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
+from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import Digest, Hello, Publish
 
 SPACE = "price double not null 0..1000, symbol string, number int, day date, cost decimal(10,2)"
@@ -72,6 +73,23 @@ def test_subscribe_publish_replace_unsubscribe(tmp_path: Path) -> None:
             await bob.unadvertise(advertised)
             with pytest.raises(CallerError, match="advertise first"):
                 await bob.publish({"price": 5.0})
+
+    asyncio.run(scenario())
+
+
+def test_a_subscription_of_several_clauses(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, routing="subscriptions") as node, await connect(url(node), "ann") as ann:
+            with pytest.raises(CallerError, match="at least one clause"):
+                await ann.subscribe_many({})
+            with pytest.raises(CallerError, match="leave out id='a'"):
+                await ann.subscribe("price < 20", id="a", durable="b")
+            several = {f"s{number}": f"price < {number}" for number in range(1, 50)}
+            subscription = await ann.subscribe_many(several)
+            held = node.driver.broker.received_from(SUBSCRIPTIONS, "ann")
+            assert len(held) == len(several)
+            await ann.unsubscribe(subscription)  # returns when the last of them is gone
+            assert node.driver.broker.received_from(SUBSCRIPTIONS, "ann") == {}
 
     asyncio.run(scenario())
 

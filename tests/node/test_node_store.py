@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from helpers.strategies import soaked
-from thatch.errors import StoreError
+from thatch.errors import CallerError, StoreError
 from thatch.node.store import QueueRow, Store
 from thatch.protocol.messages import Drop, Put
 
@@ -129,6 +129,7 @@ def test_one_broker_a_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="another broker uses it"):
         Store(tmp_path / "s", "B1")
     store.stop()
+    assert not issubclass(StoreError, CallerError), "a store that is damaged is not the caller's mistake"
     with pytest.raises(StoreError, match="belongs to broker 'B1', not to 'B2'"):
         Store(tmp_path / "s", "B2")
 

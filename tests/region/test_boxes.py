@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -301,6 +303,15 @@ def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[[3, 3]]\n"
+
+
+def test_an_index_of_other_kernels_is_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may name types that are gone, and Numba reads it as soon as its own version fits."""
+    kernel: Any = boxes.subtract
+    file, index = kernel._cache._cache_file, tmp_path / "index"
+    index.write_bytes(pickle.dumps(numba.__version__) + b"cthatch.gone\nGone\n.")
+    monkeypatch.setattr(file, "_index_path", str(index))
+    assert file._load_index() == {}
 
 
 @pytest.mark.parametrize("name", ["and_interval", "and_intervals", "and_ball", "contains_box", "subtract", "volumes"])
