@@ -11,6 +11,9 @@ READY := $(VENV)/.ready
 .PHONY: demo test quick check soak bench clean setup
 .DELETE_ON_ERROR:
 
+# Every test worker, broker and Spark worker would compile the source again.
+unexport PYTHONDONTWRITEBYTECODE
+
 demo: $(READY)
 	@$(BIN)/thatch demo
 	@echo
