@@ -19,8 +19,13 @@ demo: $(READY)
 	@echo
 	@$(BIN)/thatch demo --network
 
-test: check
-	@$(BIN)/python -m pytest -n 2
+# The type checker works beside the tests, which leave a core to it while brokers and Spark are waited for.
+test: $(READY)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy > $(VENV)/mypy.log 2>&1 & types=$$!; \
+	    $(BIN)/python -m pytest -n 2; tests=$$?; \
+	    wait $$types; checked=$$?; cat $(VENV)/mypy.log; [ $$checked -eq 0 ] && exit $$tests; exit 1
 
 quick: check
 	@$(BIN)/python -m pytest -n 2 --quick
@@ -34,7 +39,7 @@ soak: $(READY)
 	@THATCH_SOAK=1 $(BIN)/python -m pytest
 
 bench: $(READY)
-	@for file in $$(grep -l '^if __name__' benchmarks/*.py); do \
+	@for file in $$(grep -l '^if __name__' benchmarks/*.py | grep -v _peers); do \
 	    $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
 setup: $(READY)
@@ -42,9 +47,10 @@ setup: $(READY)
 # Installed again when the dependencies change, and only then. PySpark is 450 MB: pip's cache keeps it.
 $(READY): pyproject.toml constraints.txt
 	@scripts/check-tools "$(PYTHON)"
-	@echo "Setting up $(VENV): about 800 MB, some minutes the first time"
+	@echo "Setting up $(VENV): about 800 MB, some minutes the first time; then a minute to compile"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev,bench,demo]'
+	@$(BIN)/thatch warm
 	@touch $@
 
 clean:

@@ -95,6 +95,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
+    Starting.has_session = any(map(_needs_session, session.items))
     Starting.has_cluster = any(item.path.name == "test_spark_cluster.py" for item in session.items)
 
 
@@ -125,14 +126,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 class Starting:
     """Spark, from when the first test of its group begins."""
 
+    has_begun = False
     session: Future[SparkSession] | None = None
+    has_session = False  # whether a test needs it
     has_cluster = False
 
     @classmethod
     def begin(cls) -> None:
-        if cls.session is not None or not find_spec("pyspark"):
+        if cls.has_begun or not find_spec("pyspark"):
             return
-        cls.session = ThreadPoolExecutor(1).submit(_started)
+        cls.has_begun = True
+        if cls.has_session:
+            cls.session = ThreadPoolExecutor(1).submit(_started)
         if cls.has_cluster:
             from helpers.spark_cluster import Cluster
 

@@ -12,12 +12,12 @@ from benchmarks.cover import linear_scan, space_of, unsubscribed, workloads
 from thatch import covers
 from thatch.cover import Covered, ExactEngine, Uncovered, Unproven, region_of_box, verify
 
-workloads_at_once = cache(workloads)
+built = cache(workloads)
 
 
 @pytest.mark.parametrize("name", workloads(scale=0.001))
 def test_every_workload_is_decided(name: str) -> None:
-    space, (low, high) = workloads_at_once(1.0)[name]
+    space, (low, high) = built(1.0)[name]
     ids = list(range(len(low)))
     engine = ExactEngine(space)
     verdicts = engine.add_many(ids, (low, high))

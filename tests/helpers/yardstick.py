@@ -21,7 +21,7 @@ def yardstick() -> float:
     return time.process_time() - start
 
 
-def yardsticks(action: Callable[[], object], enough: float, times: int = 10) -> float:
+def yardsticks(action: Callable[[], object], enough: float, times: int = 5) -> float:
     """How many yardsticks the action takes at best; it is tried again while that is more than enough."""
     best, before = float("inf"), yardstick()
     for _ in range(times):
@@ -29,7 +29,7 @@ def yardsticks(action: Callable[[], object], enough: float, times: int = 10) -> 
         action()
         seconds = time.process_time() - start
         after = yardstick()
-        best = min(best, seconds / max(before, after))
+        best = min(best, 2 * seconds / (before + after))
         if best < enough:
             break
         before = after

@@ -27,5 +27,6 @@ In reading order:
     demo_flights       the demo on Spark
     demo_network       the demo with three brokers
     demo               `thatch demo`
+    warm               `thatch warm`
     main               the command line
 """

@@ -21,12 +21,13 @@ from thatch.cli import (
     simulate,
     subscribe,
     validate,
+    warm,
 )
 from thatch.cli.arguments import BAD_INPUT, INTERRUPTED, OK
 from thatch.errors import ThatchError
 
 COMMANDS = (
-    demo, validate, covers, explain, match, reduce, learn, audit, simulate, plan, broker, subscribe, publish,
+    demo, validate, covers, explain, match, reduce, learn, audit, simulate, plan, broker, subscribe, publish, warm,
 )  # fmt: skip
 
 
