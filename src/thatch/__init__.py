@@ -17,6 +17,7 @@ The source, in reading order; each file and package imports only what stands bef
     broker    the broker, a pure state machine
     sim       many brokers, one seed
     reports   pages for people
+    local     matching tables and files in one process
     spark     the same over DataFrames
     client    the client, for programs
     node      one broker in the real world
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from thatch.cover.active_set import Change
     from thatch.cover.covers import covers
     from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict
+    from thatch.local.match import match
     from thatch.table.explain import Explanation, Failure
     from thatch.table.table import RegionMatch, Subscription, SubscriptionTable
 
@@ -82,6 +84,7 @@ __all__ = [
     "Unproven",
     "Verdict",
     "covers",
+    "match",
 ]
 _MODULES = {
     "Change": "cover.active_set",
@@ -96,6 +99,7 @@ _MODULES = {
     "Unproven": "cover.verdict",
     "Verdict": "cover.verdict",
     "covers": "cover.covers",
+    "match": "local.match",
 }
 
 

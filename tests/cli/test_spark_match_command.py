@@ -1,4 +1,4 @@
-"""`thatch match` and the demo on Spark: what they print, what they write, and how they fail."""
+"""`thatch match` on Spark and in this process, and the demo: what they print, what they write, and how they fail."""
 
 from __future__ import annotations
 
@@ -56,16 +56,23 @@ CSV_ERRORS = {
 Run = Callable[..., tuple[int, Any, str]]
 
 
+@pytest.fixture(params=["spark", "local"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def match(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> Run:
-    """Runs the command in a folder of its own, in the session of the tests."""
+def match(
+    engine: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> Run:
+    """Runs the command in a folder of its own, in the session of the tests or without one."""
     monkeypatch.chdir(tmp_path)
     Path("where.txt").write_text("# alerts\n" + "\n".join(CLAUSES) + "\n", encoding="utf-8")
     Path("events.csv").write_text(CSV, encoding="utf-8")
 
     def run(*arguments: str, space: str = SPACE) -> tuple[int, Any, str]:
         where = [] if "--where" in arguments else ["--where", "where.txt"]
-        status = main(["match", *arguments, "--space", space, *where])
+        status = main(["match", *arguments, "--space", space, *where, "--engine", engine])
         captured = capsys.readouterr()
         return (
             status,
@@ -104,7 +111,7 @@ def expected(table: pa.Table) -> set[tuple[int, str]]:
     return {(row["row"], id) for row in rows for id, region in regions.items() if region.contains(row)}
 
 
-def test_parquet_in_and_out(match: Run) -> None:
+def test_parquet_in_and_out(match: Run, engine: str) -> None:
     table = events(400)
     pq.write_table(table.slice(0, 250), "one[1].parquet")
     Path("folder").mkdir()
@@ -114,7 +121,8 @@ def test_parquet_in_and_out(match: Run) -> None:
     lines = out.splitlines()
     wanted = expected(table)
     assert lines[0].startswith(f"400 events, 3 subscriptions: {len(wanted)} matches in ")
-    assert lines[1].startswith("strategy files: ") and lines[2:] == ["written to found"]
+    assert lines[1] == f"engine {engine}: it was asked for" and lines[-1] == "written to found"
+    assert lines[2].startswith("strategy files: ") if engine == "spark" else len(lines) == 3
     found = pq.read_table("found")
     assert found.column_names == [*table.column_names, "subscription_id"]
     assert {(row["row"], row["subscription_id"]) for row in found.to_pylist()} == wanted
@@ -122,7 +130,8 @@ def test_parquet_in_and_out(match: Run) -> None:
     assert status == 2 and not out
     assert err == "thatch: found exists already: choose another path, or give --overwrite\n"
     status, out, err = match("folder", "--output", "folder", "--overwrite")
-    assert status == 2 and "folder was not written by Spark (it has no _SUCCESS)" in err
+    who = {"spark": "Spark", "local": "Thatch"}[engine]
+    assert status == 2 and f"folder was not written by {who} (it has no _SUCCESS)" in err
     Path("folder/_SUCCESS").touch()
     status, out, err = match("folder", "--output", "folder", "--overwrite")
     assert status == 2 and "folder/two.parquet, which is read: choose another path" in err
@@ -153,21 +162,26 @@ def test_what_is_wrong_is_left_out_and_written_down(match: Run) -> None:
     assert clauses["wrong.txt:2"]["error"] == "no attribute 'prize' (did you mean 'price'?)"
 
 
-def test_a_bad_event_is_an_error_that_names_it(match: Run) -> None:
+def test_a_bad_event_is_an_error_that_names_it(match: Run, engine: str) -> None:
     status, out, err = match("events.csv", "--output", "out")
     assert status == 2 and not out and not Path("out").exists()
-    here = Path("events.csv").resolve()
-    assert err.startswith(f"thatch: {here}: {CSV_ERRORS['B']}\n    " + '{"symbol":"B",')
+    here = Path("events.csv").resolve() if engine == "spark" else "events.csv, row 1"
+    if engine == "spark":
+        assert err.startswith(f"thatch: {here}: {CSV_ERRORS['B']}\n    " + '{"symbol":"B",')
+    else:
+        assert err.startswith("thatch: events.csv: malformed: ") and "    G,5,,,,,ok,more\n" in err
+        assert f"events.csv, row 1: {CSV_ERRORS['B']}\n    " + '{"symbol":"B",' in err
     assert err.endswith("\nand more\nCorrect them, or leave them out with --on-error skip\n")
     assert "Exception" not in err and "\tat " not in err
     table = events(50)
     prices = table["price"].to_pylist()
     prices[17] = 1000.5
     pq.write_table(table.set_column(1, "price", pa.array(prices)), "events.parquet")
-    status, out, err = match("events.parquet", "--strategy", "native")
+    status, out, err = match("events.parquet", *(["--strategy", "native"] if engine == "spark" else []))
     assert status == 2 and not out
     rule = "attribute 'price': 1000.5 is outside the domain 0.0..1000.0 of double"
-    assert err.startswith(f"thatch: {Path('events.parquet').resolve()}, row 17: {rule}\n    ")
+    path = Path("events.parquet").resolve() if engine == "spark" else "events.parquet"
+    assert err.startswith(f"thatch: {path}, row 17: {rule}\n    ")
 
 
 def test_a_wrong_clause_is_an_error_that_names_it(match: Run) -> None:
@@ -220,6 +234,7 @@ def test_bounds_as_text(match: Run) -> None:
     assert not Path("thatch-skipped/events").exists()
 
 
+@pytest.mark.parametrize("engine", ["spark"])
 def test_json_events(match: Run) -> None:
     Path("events.jsonl").write_text(
         '{"price": 12.5, "symbol": "A", "tags": {"x": [1]}}\n{"price": "abc"}\n'
@@ -251,7 +266,7 @@ def test_times_are_in_the_zone_of_the_space(match: Run) -> None:
     ("arguments", "space", "message"),
     [
         (["events.csv"], SPACE + ", nope int", "the events have no column 'nope', which the space has as attribute"),
-        (["headers"], SPACE, "CSV header does not conform to the schema"),
+        (["headers"], SPACE, "header d"),  # does not conform to the schema; differs from that of the first file
         (["nothing.csv"], SPACE, "nothing.csv: no such file or folder"),
         (["where.txt"], SPACE, "where.txt: do not tell their kind by their names; give --input-format"),
         (["events.csv", "--where", "none.txt"], SPACE, "none.txt: No such file or directory"),
@@ -261,7 +276,9 @@ def test_times_are_in_the_zone_of_the_space(match: Run) -> None:
         (["events.csv", "--strategy", "files"], SPACE, "strategy 'files' needs events that are a plain scan"),
     ],
 )
-def test_bad_input_is_status_2(match: Run, arguments: list[str], space: str, message: str) -> None:
+def test_bad_input_is_status_2(match: Run, engine: str, arguments: list[str], space: str, message: str) -> None:
+    if engine == "local" and {"--conf", "--strategy"} & set(arguments):
+        return
     Path("headers").mkdir()
     Path("headers/1.csv").write_text("symbol,price,day,cost,at,n\nA,1,,,,\n")
     Path("headers/2.csv").write_text("price,symbol,day,cost,at,n\n1,A,,,,\n")
@@ -270,16 +287,21 @@ def test_bad_input_is_status_2(match: Run, arguments: list[str], space: str, mes
     assert message in err and "\tat " not in err and len(err) < 1000
 
 
-def test_explain(match: Run) -> None:
+def test_explain(match: Run, engine: str) -> None:
     pq.write_table(events(50), "events.parquet")
     status, out, err = match("events.parquet", "--explain")
     assert (status, err) == (0, "")
-    assert out.startswith("strategy: files\nbecause: the events are plain Parquet files")
+    if engine == "local":
+        assert out == "engine: local\nbecause: it was asked for\n"
+        return
+    assert out.startswith(
+        "engine: spark, because it was asked for\nstrategy: files\nbecause: the events are plain Parquet files"
+    )
     assert "candidates per event, native: " in out
 
 
 def test_without_spark_or_java(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["match", "events.csv", "--space", SPACE, "--where", "where.txt"]
+    asked = ["match", "events.csv", "--space", SPACE, "--where", os.devnull, "--engine", "spark"]
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert main(asked) == 2
     assert "Spark needs Java 17 or later: JAVA_HOME is '/nowhere', which has no bin/java" in capsys.readouterr().err
@@ -304,6 +326,8 @@ def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess
         SPACE,
         "--where",
         "where.txt",
+        "--engine",
+        "spark",
     ]
     quick = ["--master", "local[1]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
     quick += [

@@ -28,7 +28,7 @@ from thatch import Space
 from thatch.cover import ActiveSet, Covered, NegativeEngine, PairwiseEngine, Uncovered, Unproven, verify
 from thatch.cover.rectangles import value
 from thatch.errors import CallerError
-from thatch.space.axis import DoubleAxis
+from thatch.space.floating import DoubleAxis
 
 SEED = 20240229
 PLANE = "x int not null 0..1000, y int not null 0..1000"

@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from random import Random
@@ -63,6 +63,7 @@ class LiteralWriter:
             "double": self._double_forms,
             "date": self._date_forms,
             "timestamp": self._timestamp_forms,
+            "timestamp_ntz": self._clock_forms,
             "bool": lambda value: {"bool": lambda: self.keyword(str(value))},
         }
         write = writers.get(column.family, lambda value: {"own text": lambda: self.text(value)})
@@ -193,6 +194,11 @@ class LiteralWriter:
             forms["zone offset"] = lambda: self._padded(value.astimezone(offset).isoformat(" "))
         return forms
 
+    def _clock_forms(self, value: datetime) -> Forms:
+        """Without a zone: what is compared is the reading of a clock."""
+        forms = self._timestamp_forms(value.replace(tzinfo=UTC))
+        return {name: write for name, write in forms.items() if not name.startswith("zone")}
+
     # Texts
 
     def _padded(self, text: str) -> str:
@@ -248,7 +254,7 @@ def _stepped(column: Column, value: Any, step: int, random: Random) -> Any:
         return value + step * Decimal(1).scaleb(-column.arrow.scale)
     if column.family == "double":
         return math.nextafter(value, step * math.inf)
-    if column.family in ("date", "timestamp"):
+    if column.family in ("date", "timestamp", "timestamp_ntz"):
         return value + (timedelta(days=step) if column.family == "date" else timedelta(microseconds=step))
     last = chr(min(max(ord(value[-1]) + step, 0), 0x10FFFF)) if value else "\0"
     if "\ud800" <= last <= "\udfff":

@@ -19,7 +19,8 @@ SPACE = (
     " seen timestamp not null, count int, serial int not null, size int -100..100, amount decimal(10,2),"
     " wide decimal(18,6), fee decimal(6,3) not null 0..250, price double, ratio double not null 0..1000,"
     " kind enum('a','b','Zed',''), mode enum('on','off','50%_x','é😀') not null, name string,"
-    " code string not null"
+    " code string not null, weight float, load float not null -1000..1000, tiny tinyint, small smallint not null,"
+    " wall timestamp_ntz"
 )
 
 
@@ -42,6 +43,11 @@ _OTHER_FEES = _decimals("-0.001 250.001 999")
 _DOUBLES = [0.0, -0.0, 1.0, -1.0, 0.1, 0.10000000149011612, 0.30000000000000004, 5.0, 5.5, -2.25, 1e3, 1e15]
 _DOUBLES += [1e22, 2.0**53, 2.0**53 + 2, 2.0**63, -(2.0**63), 3.4028234663852886e38, 5e-324, -5e-324, 1e-310]
 _DOUBLES += [2.2250738585072014e-308, sys.float_info.max, -sys.float_info.max, math.inf, -math.inf, math.nan]
+_FLOATS = [0.0, -0.0, 1.0, -1.0, 0.10000000149011612, 0.30000001192092896, 5.5, -2.25, 16777216.0, 16777218.0]
+_FLOATS += [1.401298464324817e-45, -1.401298464324817e-45, 1.1754943508222875e-38, 3.4028234663852886e38]
+_FLOATS += [-3.4028234663852886e38, math.inf, -math.inf, math.nan]
+_LOADS = [0.0, 0.10000000149011612, 0.5, -1000.0, 999.9999389648438, 1000.0]
+_TINY = [0, 1, -1, 5, 7, 126, 127, -127, -128]
 _RATIOS = [0.0, -0.0, 5e-324, 0.1, 0.5, 1.0, 5.5, 10.0, 99.99, 999.9999999999999, 1000.0]
 _STRINGS = ["", "a", "ab", "abc", "abc\0", "abc\x01", "abd", "abcd", "b", "A", "Zed", "é", "e\u0301", "\x80"]
 _STRINGS += ["\uffff", "\uffffa", "\U0010ffff", "😀", "😀a", "it's", 'say "x"', "back\\slash", "\\", "\\%"]
@@ -65,7 +71,7 @@ class Column:
     """An attribute as the writer of clauses sees it: its family decides which literals and rules fit."""
 
     name: str
-    family: str  # bool, date, timestamp, int, decimal, double, string or enum
+    family: str  # bool, date, timestamp, timestamp_ntz, int, decimal, double, string or enum
     arrow: pa.DataType
     values: Sequence[Any]
     nullable: bool = True
@@ -91,6 +97,11 @@ COLUMNS = [
     Column("mode", "enum", pa.string(), ["on", "off", "50%_x", "é😀"], nullable=False),
     Column("name", "string", pa.string(), _STRINGS),
     Column("code", "string", pa.string(), _STRINGS, nullable=False),
+    Column("weight", "double", pa.float32(), _FLOATS),
+    Column("load", "double", pa.float32(), _LOADS, False, [-2000.0, 1e9, math.inf, math.nan]),
+    Column("tiny", "int", pa.int8(), _TINY),
+    Column("small", "int", pa.int16(), [*_TINY, 1000, 32767, -32768], nullable=False),
+    Column("wall", "timestamp_ntz", pa.timestamp("us"), _TIMES),
 ]
 
 

@@ -35,7 +35,8 @@ from thatch import Space
 from thatch.region.intervals import Intervals
 from thatch.region.region import Region
 from thatch.region.term import Term
-from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
+from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.floating import DoubleAxis, FloatAxis
 
 SEED = 20240301
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -160,6 +161,8 @@ _ARROW = {
     BoolAxis: pa.bool_(),
     IntAxis: pa.int64(),
     DoubleAxis: pa.float64(),
+    FloatAxis: pa.float32(),
+    TimestampNtzAxis: pa.timestamp("us"),
     DateAxis: pa.date32(),
     TimestampAxis: pa.timestamp("us", "UTC"),
 }

@@ -74,6 +74,15 @@ def some_ways(*names: str) -> list[Way]:
     return [way for way in WAYS if SOAK or way.name in names]
 
 
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A DataFrame of an Arrow table. Spark would take clock readings for instants."""
+    frame = spark.createDataFrame(table)
+    for field in table.schema:
+        if pa.types.is_timestamp(field.type) and field.type.tz is None:
+            frame = frame.withColumn(field.name, frame[field.name].cast("timestamp_ntz"))
+    return frame
+
+
 @dataclass(frozen=True)
 class Events:
     """The same events as a DataFrame of unknown size, as the path of Parquet files, as a scan of them, and as Arrow."""
@@ -87,7 +96,7 @@ class Events:
     def of(cls, spark: SparkSession, table: pa.Table, folder: Path, files: int = 3) -> Events:
         table = table.append_column(pa.field(ROW, pa.int64(), False), pa.array(range(len(table)), pa.int64()))
         path = str(folder / "events")
-        known = spark.createDataFrame(table)
+        known = frame_of(spark, table)
         known.repartition(files).write.parquet(path)
         # Of a join with rows of Python's, Spark knows no size: so `native` plans for a million events.
         frame = known.crossJoin(spark.createDataFrame([(0,)], "one int")).drop("one")
@@ -178,7 +187,7 @@ def _bits(column: pa.ChunkedArray) -> pa.Array:
 
 def pairs_by_clauses(spark: SparkSession, events: pa.Table, clauses: Mapping[Any, str]) -> Pairs:
     """Spark's answer for each clause, in its own words: every clause with every event."""
-    frame = spark.createDataFrame(events).coalesce(1)  # in order; unfolded
+    frame = frame_of(spark, events).coalesce(1)  # in order; unfolded
     ids, texts = list(clauses), list(clauses.values())
 
     def ask(start: int) -> list[tuple[int, Any]]:
@@ -199,7 +208,7 @@ def pairs_by_nested_loop(spark: SparkSession, events: pa.Table, clauses: Mapping
     """The join that users write today: every pair, and a CASE with the clause of each subscription."""
     ids = spark.createDataFrame([(id,) for id in clauses], "subscription_id string")
     cases = " ".join(f"WHEN '{id}' THEN ({clause})" for id, clause in clauses.items())
-    both = spark.createDataFrame(events).crossJoin(ids).where(f"CASE subscription_id {cases} END")
+    both = frame_of(spark, events).crossJoin(ids).where(f"CASE subscription_id {cases} END")
     with settings(spark, INTERPRETED):
         return pairs(both.select(ROW, "subscription_id").toArrow())
 

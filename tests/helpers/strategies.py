@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from thatch.space.attribute import Attribute
-from thatch.space.axis import Axis, BoolAxis, DateAxis, DecimalAxis, DoubleAxis, EnumAxis, IntAxis, space_quoted
+from thatch.space.axis import Axis, BoolAxis, DateAxis, DecimalAxis, EnumAxis, IntAxis, space_quoted
+from thatch.space.floating import DoubleAxis, FloatingAxis
 
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -50,10 +51,11 @@ def values_of_axis(axis: Axis, first: int, last: int) -> st.SearchStrategy[Any]:
         return st.integers(first, last)
     if isinstance(axis, DecimalAxis):
         return st.integers(first, last).map(lambda unscaled: Decimal(unscaled).scaleb(-axis.scale))
-    if isinstance(axis, DoubleAxis):
+    if isinstance(axis, FloatingAxis):
+        width: Literal[32, 64] = 64 if isinstance(axis, DoubleAxis) else 32
         if (first, last) == (axis.first, axis.last):
-            return st.floats()
-        return st.floats(axis.decode(first), axis.decode(last))
+            return st.floats(width=width)
+        return st.floats(axis.decode(first), axis.decode(last), width=width)
     if isinstance(axis, DateAxis):
         return st.dates(axis.decode(first), axis.decode(last))
     if isinstance(axis, EnumAxis):
@@ -61,6 +63,8 @@ def values_of_axis(axis: Axis, first: int, last: int) -> st.SearchStrategy[Any]:
     if axis.sql == "timestamp":
         low, high = (axis.decode(end).replace(tzinfo=None) for end in (first, last))
         return st.datetimes(low, high, timezones=st.just(UTC))
+    if axis.sql == "timestamp_ntz":
+        return st.datetimes(axis.decode(first), axis.decode(last))
     return texts
 
 

@@ -21,7 +21,8 @@ from thatch.region.intervals import Intervals
 from thatch.region.region import Region
 from thatch.region.term import Term
 from thatch.space.attribute import Attribute
-from thatch.space.axis import DoubleAxis, StringAxis
+from thatch.space.axis import StringAxis
+from thatch.space.floating import DoubleAxis
 from thatch.space.space import Space
 
 

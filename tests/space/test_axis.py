@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from helpers.strategies import examples, ints, texts, values_of
 from thatch.errors import EventError, shown
 from thatch.space.attribute import MISSING, Attribute
-from thatch.space.axis import DoubleAxis, EnumAxis, StringAxis
+from thatch.space.axis import EnumAxis, StringAxis
+from thatch.space.floating import DoubleAxis
 from thatch.space.space import Space
 
 TYPES = [
@@ -36,6 +37,12 @@ TYPES = [
     "double",
     "double not null 0..1000",
     "double not null -inf..0",
+    "float",
+    "float not null -2.5..1000",
+    "tinyint",
+    "smallint not null",
+    "timestamp_ntz",
+    "timestamp_ntz not null '1999-12-31'..'2000-03-01 12:00:00.000001'",
     "date",
     "date not null '1999-12-31'..'2000-03-01'",
     "timestamp",
@@ -441,6 +448,17 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("double not null 0..1000", math.nan, "is outside the domain 0.0..1000.0 of double"),
     ("double not null 0..1000", -5e-324, "is outside the domain"),
     ("double not null 0..1000", math.inf, "is outside the domain"),
+    ("float", "1.5", "is not a float"),
+    ("float", 0.1, "no float of 32 bits equals"),
+    ("float", 1e300, "no float of 32 bits equals"),
+    ("float", 10**400, "no float of 32 bits equals"),
+    ("float", 2**24 + 1, "no float of 32 bits equals"),
+    ("float not null -2.5..1000", math.nan, "is outside the domain -2.5..1000.0 of float"),
+    ("tinyint", 128, "is outside the domain -128..127"),
+    ("smallint not null", -32769, "is outside the domain -32768..32767"),
+    ("timestamp_ntz", datetime(2020, 1, 1, tzinfo=UTC), "has a time zone"),
+    ("timestamp_ntz", date(2020, 1, 1), "is not a datetime"),
+    ("timestamp_ntz", np.datetime64(1, "ns"), "is finer than a microsecond"),
     ("date", datetime(2020, 1, 1), "is not a date"),
     ("date", "2020-01-01", "is not a date"),
     ("date", 18262, "is not a date"),

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.clause_rows import make_rows, make_table
-from helpers.spark_oracles import SEED, at_once, settings, value
+from helpers.spark_oracles import SEED, at_once, frame_of, settings, value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ def test_every_writer_and_type(spark: SparkSession, table: pa.Table, tmp_path: P
 
 
 def test_sparks_own_formats(spark: SparkSession, table: pa.Table, tmp_path: Path) -> None:
-    frame = spark.createDataFrame(table)
+    frame = frame_of(spark, table)
     formats = {"INT96": "false", "TIMESTAMP_MICROS": "true", "TIMESTAMP_MILLIS": "false"}
     for kind, legacy in formats.items():
         path = str(tmp_path / kind)

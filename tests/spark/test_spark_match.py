@@ -32,6 +32,7 @@ from helpers.spark_oracles import (
     crowd,
     differences,
     every_type,
+    frame_of,
     pairs,
     pairs_by_bounds,
     pairs_by_clauses,
@@ -169,7 +170,7 @@ def test_earthquakes(name: str, quaked: Answers) -> None:
 def bounded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answers:
     space, table = Space.parse(SPACE), make_table(make_rows(Random(SEED), 200))
     events = Events.of(spark, table, tmp_path_factory.mktemp("bounds"))
-    subscriptions = spark.createDataFrame(random_bounds(SEED, 5000 if SOAK else 300))
+    subscriptions = frame_of(spark, random_bounds(SEED, 5000 if SOAK else 300))
     wanted = pairs_by_bounds(events, subscriptions, space)
     return Answers(events, wanted, found_by(SHUFFLED, events, subscriptions, space))
 
@@ -191,7 +192,7 @@ def test_no_cells_lose_a_match(spark: SparkSession, random_clauses: Answers) -> 
     from thatch.spark.tables import SubscriptionFrame
 
     space, random = Space.parse(SPACE), Random(SEED)
-    attributes = [column.name for column in COLUMNS]
+    attributes = [(column.name,) for column in COLUMNS]
     grids = [
         AxisGrid(index)
         if is_hashed(attribute)

@@ -14,7 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from helpers.spark_oracles import SEED, SOAK, Workload, crowd, every_type, quakes, random_bounds, table_of_boxes
+from helpers.spark_oracles import (
+    SEED,
+    SOAK,
+    Workload,
+    crowd,
+    every_type,
+    frame_of,
+    quakes,
+    random_bounds,
+    table_of_boxes,
+)
 from thatch import Region, Space, SubscriptionTable
 from thatch.cover import Covered, Unproven, region_of_box, verify
 from thatch.cover.breadth import breadth
@@ -32,9 +42,9 @@ from benchmarks.classbench import VENDORED, read_rules
 from pyspark.sql import functions as F
 
 import thatch.spark as ts
-from thatch.spark.clauses import within_enum
 from thatch.spark.reducing.divide import Tuning
 from thatch.spark.reducing.reduce import Reduction, keys_of_tasks
+from thatch.where.enum_bounds import within_enum
 
 Answers = dict[Any, tuple[str, list[Any] | None]]
 
@@ -117,7 +127,7 @@ def test_typed_bounds_over_every_type(spark: SparkSession) -> None:
     from helpers.spark_oracles import bound_names
 
     space, table = Space.parse(SPACE), random_bounds(SEED, 2000 if SOAK else 400)
-    found = answers(ts.reduce(spark.createDataFrame(table), space, tuning=many_cells(20)))
+    found = answers(ts.reduce(frame_of(spark, table), space, tuning=many_cells(20)))
     names = {column.name: bound_names(column) for column in COLUMNS}
     enums = [at for at, attribute in enumerate(space) if isinstance(attribute.axis, EnumAxis)]
     plain = {name: own for name, own in names.items() if space.index(name) not in enums}

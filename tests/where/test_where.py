@@ -231,7 +231,7 @@ REFUSED: list[tuple[str, int, int, str]] = [
     # names
     ("x IS NULL", 1, 1, "no attribute 'x'"),
     ("/* one\n two */ f AND pricee > 5", 2, 15, "no attribute 'pricee' (did you mean 'price'?)"),
-    ("t.a = 1", 1, 2, "unexpected '.'"),
+    ("t.a = 1", 1, 1, "no attribute 't.a'"),
     ("`a = 1", 1, 1, "no closing backtick"),
     ("a", 1, 1, "'a' is not a condition: it is int"),
     # lists

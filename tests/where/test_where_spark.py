@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from helpers.clause_rows import SPACE, make_rows, make_table, without_some_nulls
 from helpers.clauses import RULES, Clause, ClauseWriter, spelled_out
+from helpers.spark_oracles import frame_of
 from thatch import Region, Space
 
 if TYPE_CHECKING:
@@ -335,7 +336,7 @@ def events(spark: SparkSession) -> Iterator[Events]:
     rows = make_rows(random, ROWS)
     table = make_table(rows)
     # One partition keeps the rows in order; without it Spark would fold the clauses before optimising them.
-    frame = spark.createDataFrame(table).coalesce(1)
+    frame = frame_of(spark, table).coalesce(1)
     yield Events([without_some_nulls(random, row) for row in rows], table, frame)
     for name, value in before.items():
         spark.conf.set(name, value)
@@ -375,13 +376,17 @@ class Comparison:
         self._note(clause, spark_says, contains, batch)
 
     def compare_many(self, clauses: Sequence[Clause], spark_says: Answers) -> None:
-        """Many clauses, whose strings are all cut before the rows are encoded: once, and not for each clause. Some rows
-        are asked for by the public functions while strings are still being cut."""
+        """Many clauses, whose strings are all cut before the single rows are encoded: once, and not for each clause.
+        The batch, and some of the rows, are also asked for while strings are still being cut."""
         regions: list[tuple[Clause, Region, Answers]] = []
         for at, (clause, answers) in enumerate(zip(clauses, spark_says, strict=True)):
             some = [(at * FEW + each) % ROWS for each in range(FEW)]
             try:
                 region = self.space.where(clause.ours)
+                batch = region.contains_batch(self.events.table)
+                differ = np.flatnonzero(batch != answers)
+                if differ.size:
+                    self._differs(clause, differ.size, f"Spark {answers[differ[0]]} for {self.events.rows[differ[0]]}")
                 for row in some:
                     if region.contains(self.events.rows[row]) != answers[row]:
                         self._differs(clause, 1, f"Spark {answers[row]} for {self.events.rows[row]}, and contains not")

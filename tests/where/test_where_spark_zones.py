@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from thatch import Space
+from thatch import ClauseError, Space
 
 DAYS = [
     date(2018, 11, 4),  # São Paulo: the day begins at 01:00
@@ -34,7 +34,10 @@ def clauses() -> list[str]:
                 f"day {operator} TIMESTAMP'{text} 04:45:00Z'",
                 f"at {operator} '{text} 00:30:00'",
                 f"at {operator} '{text} 02:30:00'",
+                f"wall {operator} '{text} 02:30:00'",
+                f"wall {operator} DATE'{text}'",
             ]
+        found.append(f"wall IN ('{text}', DATE'2018-11-04')")
         found.append(f"at IN ('{text}', DATE'2018-11-04')")
     return found
 
@@ -43,16 +46,19 @@ def clauses() -> list[str]:
 def test_zones(spark: Any, zone: str) -> None:
     hours = [(0, 0), (1, 30), (2, 0), (3, 30), (4, 30), (5, 0), (23, 30)]
     times = [datetime(d.year, d.month, d.day, *hour, tzinfo=UTC) for d in DAYS for hour in hours]
-    rows = [(time.date(), time) for time in times] + [(None, None)]
-    space, texts = Space.parse("day date, at timestamp", time_zone=zone), clauses()
+    rows = [(time.date(), time, time.replace(tzinfo=None)) for time in times] + [(None, None, None)]
+    space, texts = Space.parse("day date, at timestamp, wall timestamp_ntz", time_zone=zone), clauses()
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        frame = spark.createDataFrame(rows, "day date, at timestamp").coalesce(1)
+        frame = spark.createDataFrame(rows, "day date, at timestamp, wall timestamp_ntz").coalesce(1)
         answers = frame.selectExpr(*[f"({text}) AS c{number}" for number, text in enumerate(texts)]).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     for number, text in enumerate(texts):
         region = space.where(text)
-        for (day, at), answer in zip(rows, answers, strict=True):
-            assert region.contains({"day": day, "at": at}) == (answer[number] is True), (zone, text, day, at)
+        for (day, at, wall), answer in zip(rows, answers, strict=True):
+            event = {"day": day, "at": at, "wall": wall}
+            assert region.contains(event) == (answer[number] is True), (zone, text, event)
+    with pytest.raises(ClauseError, match=r"when a clock in .* is not always clear"):
+        space.where("wall < TIMESTAMP'2020-01-01 00:00:00'")

@@ -19,9 +19,12 @@ OK, NO, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit statuses
 THE_CLAUSE = "the clause"  # its place in messages, like `clause 1` and `file:7`
 
 
-def add_space(command: argparse.ArgumentParser) -> None:
+def add_space(command: argparse.ArgumentParser, required: bool = True) -> None:
+    default = "" if required else "; default: as the events have it, if they are Parquet"
     command.add_argument(
-        "--space", required=True, help="'name type [not null] [low..high], …', or a file that holds it (text or JSON)"
+        "--space",
+        required=required,
+        help=f"'name type [not null] [low..high], …', or a file that holds it (text or JSON){default}",
     )
     command.add_argument("--time-zone", help="of dates and timestamps without one (default UTC; JSON has its own)")
 

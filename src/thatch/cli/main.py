@@ -34,6 +34,7 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
+    options.is_program = arguments is None  # this process does nothing else
     try:
         status: int = options.run(options)
         sys.stdout.flush()

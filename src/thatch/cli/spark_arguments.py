@@ -65,9 +65,9 @@ def add_running(command: argparse.ArgumentParser) -> Any:
 
 def request_fields(options: argparse.Namespace) -> dict[str, Any]:
     """What all commands on Spark take, as fields of a request."""
-    from thatch.cli.spark_jobs.inputs import Format, is_table
+    from thatch.local.files import Format, is_table
 
-    space = space_of(options.space, options.time_zone)
+    space = None if options.space is None else space_of(options.space, options.time_zone)
     lines = [name for name in options.where if not is_table(name)]
     return {
         "space": space,
@@ -101,4 +101,5 @@ def on_spark(options: argparse.Namespace, time_zone: str, work: Callable[[SparkS
 
 def seconds_text(result: Mapping[str, Any]) -> str:
     """How long it took, for a summary."""
-    return f"in {result['seconds']:.1f} s, after {result['seconds_to_start_spark']:.1f} s to start Spark"
+    starting = result.get("seconds_to_start_spark")
+    return f"in {result['seconds']:.1f} s" + ("" if starting is None else f", after {starting:.1f} s to start Spark")

@@ -23,3 +23,11 @@ def counted(count: int, what: str) -> str:
     """
     plural = what + ("es" if what.endswith("ch") else "s")
     return f"{count:,} {what if count == 1 else plural}"
+
+
+def megabytes(size: int) -> str:
+    """
+    >>> megabytes(1_500_000), megabytes(10)
+    ('1.5 MB', '0.0 MB')
+    """
+    return f"{size / 1e6:,.1f} MB"

@@ -15,10 +15,10 @@ import numpy as np
 from thatch.cover.boxed import surely_inside
 from thatch.region.region import Region
 from thatch.region.term import hulls
-from thatch.region.widths import FAR
 from thatch.space.arrays import Floats, Ints
 from thatch.space.attribute import Attribute
-from thatch.space.axis import DoubleAxis, StringAxis
+from thatch.space.axis import StringAxis
+from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 
 LEAST = 2.0**-1074  # the side of a single double
@@ -62,8 +62,8 @@ def breadth(region: Region) -> float:
 def _spans(attribute: Attribute, low: Ints, high: Ints) -> Floats:
     """What the sides of one attribute measure: `bounding.span`, of many."""
     first, axis = attribute.first, attribute.axis
-    if isinstance(axis, DoubleAxis):
-        least, most = (axis.to_double(np.clip(end, max(first, -FAR), FAR)) for end in (low, high))
+    if isinstance(axis, FloatingAxis):
+        least, most = (axis.to_double(np.clip(end, max(first, -axis.FAR), axis.FAR)) for end in (low, high))
         return np.asarray(most - least + (low < first))
     if isinstance(axis, StringAxis):
         labels = np.array(axis.labels.to_pairs()[1], np.int64)

@@ -61,7 +61,7 @@ from thatch.errors import CallerError, shown
 from thatch.region.box_sets import Boxes
 from thatch.region.region import Region
 from thatch.space.arrays import Ints
-from thatch.space.axis import DoubleAxis
+from thatch.space.floating import DoubleAxis
 from thatch.space.space import Space
 
 METRICS = {"benefit/cost": BENEFIT_BY_COST, "benefit": BENEFIT, "1/cost": INVERSE_COST}

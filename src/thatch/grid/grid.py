@@ -23,7 +23,8 @@ from thatch.grid.curve import AXES_MAX, INDEX_BITS_MAX, Curve, curve, find_range
 from thatch.jit import kernel
 from thatch.space.arrays import Ints, lower_bound, upper_bound
 from thatch.space.attribute import Attribute
-from thatch.space.axis import DoubleAxis, StringAxis
+from thatch.space.axis import StringAxis
+from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 
 BITS = 8
@@ -225,11 +226,11 @@ def _starts(attribute: Attribute, cells: int, values: Iterable[Any] | None) -> I
             raise CallerError(
                 f"attribute {attribute.name!r}: {len(starts) + 1} cells are more than {cells}: give fewer, or more bits"
             )
-    elif isinstance(attribute.axis, DoubleAxis) and _is_finite(attribute):
+    elif isinstance(attribute.axis, FloatingAxis) and _is_finite(attribute):
         low, high = attribute.axis.double(first), attribute.axis.double(last)
         count = min(room, CELLS_MAX)
         shares = (step / count for step in range(1, count))
-        edges = {attribute.axis.of_float(low * (1 - share) + high * share) for share in shares}
+        edges = {attribute.axis.last_upto(low * (1 - share) + high * share) for share in shares}
         starts = sorted(at for at in edges if first < at <= last)
     else:
         count = min(room, last - first + 1, CELLS_MAX)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thatch.space.arrays import Ints
-from thatch.space.axis import DoubleAxis
+from thatch.space.floating import DoubleAxis
 from thatch.space.space import Space
 
 NO_DOUBLES = np.zeros((0, 0))

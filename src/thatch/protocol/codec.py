@@ -34,7 +34,7 @@ from thatch.protocol.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from thatch.space.axis import DateAxis, DecimalAxis, TimestampAxis
+from thatch.space.axis import DateAxis, DecimalAxis, TimestampAxis, TimestampNtzAxis
 from thatch.space.json_values import readable
 from thatch.space.space import Space
 
@@ -119,6 +119,7 @@ class Codec:
 _READERS: dict[type, Any] = {
     DecimalAxis: Decimal,
     TimestampAxis: datetime.fromisoformat,
+    TimestampNtzAxis: datetime.fromisoformat,
     DateAxis: date.fromisoformat,
 }
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from thatch.region.intervals import EMPTY, Intervals
-from thatch.space.axis import DecimalAxis, DoubleAxis
+from thatch.space.axis import DecimalAxis
+from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 
 
@@ -117,8 +118,8 @@ def _is_within(
 
 def _inward(axis: Any, low: float, high: float) -> tuple[int, int]:
     """The greatest run of coordinates whose doubles surely all lie in low..high."""
-    if isinstance(axis, DoubleAxis):
-        return axis.of_float(low), axis.of_float(high)
+    if isinstance(axis, FloatingAxis):
+        return axis.first_from(low), axis.last_upto(high)
     scale = 10**axis.scale if isinstance(axis, DecimalAxis) else 1
     below, above = Fraction(low) * scale, Fraction(high) * scale
     return math.ceil(below + abs(below) / 2**52) + 1, math.floor(above - abs(above) / 2**52) - 1
@@ -126,8 +127,8 @@ def _inward(axis: Any, low: float, high: float) -> tuple[int, int]:
 
 def _outward(axis: Any, low: float, high: float) -> tuple[int, int]:
     """Coordinates that surely enclose every value whose double lies in low..high."""
-    if isinstance(axis, DoubleAxis):
-        return axis.of_float(low), axis.of_float(high)
+    if isinstance(axis, FloatingAxis):
+        return axis.first_from(low), axis.last_upto(high)
     scale = 10**axis.scale if isinstance(axis, DecimalAxis) else 1
     ends = []
     for end, side in ((low, -1), (high, 1)):

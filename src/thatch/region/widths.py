@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from thatch.region.intervals import Intervals
 from thatch.space.attribute import Attribute
-from thatch.space.axis import BoolAxis, DoubleAxis, EnumAxis, StringAxis
-
-FAR = DoubleAxis.of_float(2.0**1022)  # infinite ends count as this, so that no width overflows
+from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
+from thatch.space.floating import FloatingAxis
 
 
 def is_ordered(attribute: Attribute) -> bool:
@@ -23,8 +22,8 @@ def width(side: Intervals, attribute: Attribute) -> float:
 
 
 def span(low: int, high: int, attribute: Attribute) -> float:
-    """What one interval measures. Values have one width each, but doubles have their own and strings that of gaps."""
-    if isinstance(attribute.axis, DoubleAxis):
+    """What one interval measures. Values have one width each, but floats have their own and strings that of gaps."""
+    if isinstance(attribute.axis, FloatingAxis):
         start, end = ends_of(low, high, attribute)
         return end - start
     if isinstance(attribute.axis, StringAxis):
@@ -36,7 +35,8 @@ def span(low: int, high: int, attribute: Attribute) -> float:
 
 def ends_of(low: int, high: int, attribute: Attribute) -> tuple[float, float]:
     """An interval as a stretch of the real line, NULL being a stretch of 1 before the first value."""
-    if not isinstance(attribute.axis, DoubleAxis):
+    axis = attribute.axis
+    if not isinstance(axis, FloatingAxis):
         return float(low - attribute.first), float(high - attribute.first + 1)
-    start, end = (attribute.axis.decode(min(max(end, -FAR, attribute.first), FAR)) for end in (low, high))
+    start, end = (axis.decode(min(max(end, -axis.FAR, attribute.first), axis.FAR)) for end in (low, high))
     return start - (low < attribute.first), end

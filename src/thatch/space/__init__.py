@@ -6,8 +6,10 @@ In reading order:
     labels       integer labels for strings, given out as clauses mention them
     arrays       names for types of arrays; Numba kernels on one column of coordinates
     axis         attribute types: values to coordinates and back, one at a time and as Arrow arrays
+    floating     doubles and floats as attribute types
     attribute    a named axis with a domain and a place for NULL
-    declaration  attributes from text, from JSON and from Spark's schemas
+    declaration  attributes from text and from JSON
+    schemas      attributes from the schemas of tables, Arrow's and Spark's
     space        `Space`: an ordered set of attributes; events to points
     json_values  events in JSON, as people write and read them
     batches      many plain events to points at once

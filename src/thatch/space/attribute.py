@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from thatch.errors import EventError, SpaceError
-from thatch.space.axis import INT64_MIN, Axis, Coordinates, DateAxis, EnumAxis, IntAxis, TimestampAxis, space_quoted
+from thatch.space.axis import (
+    INT64_MIN,
+    Axis,
+    Coordinates,
+    DateAxis,
+    EnumAxis,
+    IntAxis,
+    TimestampAxis,
+    TimestampNtzAxis,
+    space_quoted,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,10 +31,10 @@ class Attribute:
     """A named axis with a domain and, if nullable, a place for NULL.
 
     `first` and `last` bound the domain; `null` is `first - 1` or None; `low` is the least coordinate of all, NULL
-    included.
+    included. `path` are the names of a column and of the fields in it, for a field within a column; else its name.
     """
 
-    __slots__ = ("axis", "first", "has_own_domain", "last", "low", "name", "null", "nullable")
+    __slots__ = ("axis", "first", "has_own_domain", "last", "low", "name", "null", "nullable", "path")
 
     def __init__(
         self,
@@ -33,10 +43,14 @@ class Attribute:
         nullable: bool = True,
         first: int | None = None,
         last: int | None = None,
+        path: tuple[str, ...] | None = None,
     ) -> None:
         if not name or any(0xD800 <= ord(character) <= 0xDFFF for character in name):
             raise SpaceError(f"an attribute needs a name of valid Unicode, not {name!r}")
         self.name = name
+        self.path = path or (name,)
+        if ".".join(self.path) != name:
+            raise SpaceError(f"attribute {name!r}: its path {self.path!r} is not its name")
         self.axis = axis
         self.nullable = nullable
         # The full range of a nullable int leaves no coordinate for NULL: it takes that of the least int.
@@ -53,7 +67,7 @@ class Attribute:
 
     def extends(self, other: Attribute) -> bool:
         """Whether this is the other one, or an enum with more values at its end."""
-        same = (self.name, self.nullable, self.first) == (other.name, other.nullable, other.first)
+        same = (self.path, self.nullable, self.first) == (other.path, other.nullable, other.first)
         if isinstance(self.axis, EnumAxis) and isinstance(other.axis, EnumAxis):
             return same and self.axis.values[: len(other.axis.values)] == other.axis.values
         return same and (self.axis.sql, self.last) == (other.axis.sql, other.last)
@@ -144,11 +158,13 @@ class Attribute:
             raise EventError(self.name, raw, f"has no value in Python: {error}", row) from None
 
     def __str__(self) -> str:
-        plain = re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII) is not None
-        name = self.name if plain else "`" + self.name.replace("`", "``") + "`"
-        parts = [name, self.axis.sql] + ([] if self.nullable else ["not null"])
+        names = (
+            part if re.fullmatch(r"[A-Za-z_]\w*", part, re.ASCII) else "`" + part.replace("`", "``") + "`"
+            for part in self.path
+        )
+        parts = [".".join(names), self.axis.sql] + ([] if self.nullable else ["not null"])
         if self.has_own_domain:
-            quote = space_quoted if isinstance(self.axis, DateAxis | TimestampAxis) else str
+            quote = space_quoted if isinstance(self.axis, DateAxis | TimestampAxis | TimestampNtzAxis) else str
             parts.append(f"{quote(self.axis.text(self.first))}..{quote(self.axis.text(self.last))}")
         return " ".join(parts)
 

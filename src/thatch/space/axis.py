@@ -10,9 +10,7 @@ culprit. Both give the same coordinates: a property test holds them together.
 
 from __future__ import annotations
 
-import math
 import operator
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
@@ -101,7 +99,7 @@ class BoolAxis(Axis):
 
         if not pa.types.is_boolean(array.type):
             return None
-        return _numpy(array.cast(pa.int8())).astype(np.int64)
+        return numpy_of(array.cast(pa.int8())).astype(np.int64)
 
     def width(self, low: int, high: int) -> float:
         return float(high - low + 1)
@@ -114,7 +112,7 @@ class IntAxis(Axis):
     sql, first, last = "int", INT64_MIN, INT64_MAX
 
     def encode(self, value: Any) -> int:
-        return _integer(value)
+        return integer_of(value)
 
     def decode(self, coordinate: int) -> int:
         return int(coordinate)
@@ -124,7 +122,7 @@ class IntAxis(Axis):
 
         if not pa.types.is_integer(array.type):
             return None
-        return _numpy(array.cast(pa.int64()))
+        return numpy_of(array.cast(pa.int64()))
 
     def width(self, low: int, high: int) -> float:
         return float(high - low + 1)
@@ -133,7 +131,7 @@ class IntAxis(Axis):
         return str(coordinate)
 
     def parse(self, text: str) -> int:
-        return _parsed(int, text, "an int")
+        return parsed(int, text, "an int")
 
     def double(self, coordinate: int) -> float:
         return float(coordinate)
@@ -156,7 +154,7 @@ class DecimalAxis(Axis):
         self.first = -self.last
 
     def encode(self, value: Any) -> int:
-        number = value if isinstance(value, Decimal) else Decimal(_integer(value, "a Decimal or an int"))
+        number = value if isinstance(value, Decimal) else Decimal(integer_of(value, "a Decimal or an int"))
         if not number.is_finite():
             raise ValueError(f"is not a {self.sql}: it has no finite value")
         sign, digits, exponent = number.as_tuple()
@@ -201,7 +199,7 @@ class DecimalAxis(Axis):
         return self.text(coordinate)
 
     def parse(self, text: str) -> int:
-        return self.encode(_parsed(Decimal, text, "a decimal"))
+        return self.encode(parsed(Decimal, text, "a decimal"))
 
     def text(self, coordinate: int) -> str:
         return f"{self.decode(coordinate):f}"
@@ -216,82 +214,6 @@ class DecimalAxis(Axis):
         for row in np.flatnonzero(np.abs(coordinates) > 2**53):
             doubles[row] = self.double(int(coordinates[row]))
         return doubles
-
-    @property
-    def is_number(self) -> bool:
-        return True
-
-
-class DoubleAxis(Axis):
-    """The order-preserving map of IEEE-754 bits: 0.0 and -0.0 at 0, +infinity at INFINITE, NaN one above."""
-
-    INFINITE = 0x7FF0_0000_0000_0000
-    sql, first, last = "double", -INFINITE, INFINITE + 1
-
-    def encode(self, value: Any) -> int:
-        if isinstance(value, float | np.floating):
-            return self.of_float(float(value))
-        number = _integer(value, "a float")
-        try:
-            if float(number) == number:
-                return self.of_float(float(number))
-        except OverflowError:
-            pass
-        raise ValueError("is an int that no double equals")
-
-    @classmethod
-    def of_float(cls, value: float) -> int:
-        """
-        >>> DoubleAxis.of_float(0.0), DoubleAxis.of_float(-0.0), DoubleAxis.of_float(-5e-324)
-        (0, 0, -1)
-        """
-        if value != value:
-            return cls.INFINITE + 1
-        (bits,) = struct.unpack("<q", struct.pack("<d", value))
-        coordinate: int = bits if bits >= 0 else -(bits & INT64_MAX)
-        return coordinate
-
-    def decode(self, coordinate: int) -> float:
-        if coordinate > self.INFINITE:
-            return math.nan
-        (value,) = struct.unpack("<d", struct.pack("<q", abs(int(coordinate))))
-        return -value if coordinate < 0 else value
-
-    def encode_array(self, array: pa.Array) -> Coordinates | None:
-        import pyarrow as pa
-
-        if pa.types.is_integer(array.type):
-            array = array.cast(pa.float64(), safe=True)  # raises beyond 2^53, where an int may equal no double
-        if not pa.types.is_floating(array.type):
-            return None
-        from thatch.space.arrays import ordered_bits
-
-        return ordered_bits(_numpy(array.cast(pa.float64())).view(np.int64))
-
-    def width(self, low: int, high: int) -> float:
-        if low == high or low >= self.INFINITE:
-            return 0.0
-        return self.decode(min(high, self.INFINITE)) - self.decode(low)
-
-    def sql_literal(self, coordinate: int) -> str:
-        value = self.decode(coordinate)
-        if math.isfinite(value):
-            return f"{value!r}D"
-        # Spark has no literal for these; compared with a double column a string is cast to one.
-        return "'NaN'" if value != value else ("'Infinity'" if value > 0 else "'-Infinity'")
-
-    def parse(self, text: str) -> int:
-        return self.of_float(_parsed(float, text, "a double"))
-
-    def text(self, coordinate: int) -> str:
-        return repr(self.decode(coordinate))
-
-    def double(self, coordinate: int) -> float:
-        return self.decode(coordinate)
-
-    def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
-        magnitude = np.abs(coordinates).view(np.float64)
-        return np.where(coordinates < 0, -magnitude, magnitude)
 
     @property
     def is_number(self) -> bool:
@@ -321,7 +243,7 @@ class DateAxis(Axis):
 
         if not pa.types.is_date(array.type):
             return None
-        return _numpy(array.cast(pa.date32()).cast(pa.int32())).astype(np.int64)
+        return numpy_of(array.cast(pa.date32()).cast(pa.int32())).astype(np.int64)
 
     def width(self, low: int, high: int) -> float:
         return float(high - low + 1)
@@ -367,7 +289,7 @@ class TimestampAxis(Axis):
 
         if not pa.types.is_timestamp(array.type) or (array.type.tz is None and self.zone.key != "UTC"):
             return None
-        return _numpy(array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()))
+        return numpy_of(array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()))
 
     def width(self, low: int, high: int) -> float:
         return (high - low + 1) / times.MICROS_PER_SECOND
@@ -380,6 +302,48 @@ class TimestampAxis(Axis):
 
     def text(self, coordinate: int) -> str:
         return self.decode(coordinate).isoformat(sep=" ").replace("+00:00", "Z")
+
+
+class TimestampNtzAxis(Axis):
+    """Readings of a clock on a wall, in microseconds since 1970: a date and a time without a zone."""
+
+    sql, first, last = "timestamp_ntz", TimestampAxis.first, TimestampAxis.last
+
+    def __init__(self, zone: ZoneInfo) -> None:
+        self.zone = zone
+
+    def encode(self, value: Any) -> int:
+        if isinstance(value, np.datetime64) and not np.isnat(value):
+            return _micros(value)
+        if not isinstance(value, datetime) or value != value:  # pandas' NaT
+            raise ValueError("is not a datetime")
+        if getattr(value, "nanosecond", 0):  # a pandas Timestamp
+            raise ValueError("is finer than a microsecond")
+        if value.tzinfo is not None:
+            raise ValueError("has a time zone, which a timestamp_ntz has not")
+        return (value - times.EPOCH.replace(tzinfo=None)) // timedelta(microseconds=1)
+
+    def decode(self, coordinate: int) -> datetime:
+        return times.EPOCH.replace(tzinfo=None) + timedelta(microseconds=int(coordinate))
+
+    def encode_array(self, array: pa.Array) -> Coordinates | None:
+        import pyarrow as pa
+
+        if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
+            return None
+        return numpy_of(array.cast(pa.timestamp("us")).cast(pa.int64()))
+
+    def width(self, low: int, high: int) -> float:
+        return (high - low + 1) / times.MICROS_PER_SECOND
+
+    def sql_literal(self, coordinate: int) -> str:
+        return quoted(self.text(coordinate))  # which Spark casts to the column's type
+
+    def parse(self, text: str) -> int:
+        return times.local_micros_of_text(text)
+
+    def text(self, coordinate: int) -> str:
+        return self.decode(coordinate).isoformat(sep=" ")
 
 
 class EnumAxis(Axis):
@@ -496,24 +460,27 @@ def _micros(value: np.datetime64) -> int:
     return micros
 
 
-def _integer(value: Any, wanted: str = "an int") -> int:
+def integer_of(value: Any, wanted: str = "an int") -> int:
     if not isinstance(value, int | np.integer) or isinstance(value, bool | np.timedelta64):
         raise ValueError(f"is not {wanted}")
     return operator.index(value)
 
 
-def _parsed(kind: Callable[[str], Any], text: str, wanted: str) -> Any:
+def parsed(kind: Callable[[str], Any], text: str, wanted: str) -> Any:
     try:
         return kind(text)
     except (ValueError, InvalidOperation):
         raise ValueError(f"is not {wanted}") from None
 
 
-def _numpy(array: pa.Array) -> NDArray[Any]:
+def numpy_of(array: pa.Array) -> NDArray[Any]:
     """The values of a fixed-width array; whatever the buffer holds at null slots."""
     if array.null_count:
         array = array.fill_null(0)
-    return array.to_numpy(zero_copy_only=False)
+    # Arrow's own conversion imports pandas, which takes longer than a small table does.
+    kind = np.dtype(array.type.to_pandas_dtype())
+    values = np.frombuffer(array.buffers()[1] or b"", kind)
+    return values[array.offset : array.offset + len(array)]
 
 
 def _by_distinct_value(array: pa.Array, encode: Callable[[list[str]], list[int]]) -> Coordinates | None:
@@ -530,7 +497,7 @@ def _by_distinct_value(array: pa.Array, encode: Callable[[list[str]], list[int]]
         coordinates = encode(array.dictionary.to_pylist())
     except (KeyError, ValueError):
         return None
-    indices = _numpy(array.indices)
+    indices = numpy_of(array.indices)
     if not coordinates:
         return np.zeros(len(indices), np.int64)
     return np.array(coordinates, np.int64)[indices]

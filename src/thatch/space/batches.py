@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from thatch.space.attribute import Attribute
-from thatch.space.axis import INT64_MAX, Coordinates, DoubleAxis, IntAxis, StringAxis
+from thatch.space.axis import INT64_MAX, Coordinates, IntAxis, StringAxis
+from thatch.space.floating import DoubleAxis
 from thatch.space.space import Space
 
 

@@ -1,4 +1,4 @@
-"""Spaces as people declare them: text such as `price double not null 0..1000`, JSON, and Spark's schemas."""
+"""Spaces as people declare them: text such as `price double not null 0..1000`, and JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from thatch.space.axis import (
     BoolAxis,
     DateAxis,
     DecimalAxis,
-    DoubleAxis,
     EnumAxis,
     IntAxis,
     StringAxis,
     TimestampAxis,
+    TimestampNtzAxis,
 )
+from thatch.space.floating import DoubleAxis, FloatAxis
 
 
 class _AttributeDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -28,6 +29,7 @@ class _AttributeDocument(msgspec.Struct, forbid_unknown_fields=True):
     type: str
     nullable: bool = True
     domain: tuple[str | int | float, str | int | float] | None = None
+    path: tuple[str, ...] | None = None  # of a field within a column
 
 
 class _SpaceDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,14 +53,8 @@ def attributes_of_json(text: str | bytes) -> tuple[list[Attribute], str]:
     for each in document.attributes:
         axis = _Parser(each.type, zone).only_type()
         low, high = each.domain or (None, None)
-        attributes.append(_with_domain(each.name, axis, each.nullable, low, high))
+        attributes.append(_with_domain(each.name, axis, each.nullable, low, high, each.path))
     return attributes, document.time_zone
-
-
-def attributes_of_spark(schema: Any, time_zone: str) -> list[Attribute]:
-    """The attributes of a Spark schema, a `StructType`; what cannot be held exactly is refused by name."""
-    zone = time_zone_named(time_zone)
-    return [_attribute_of_field(field, zone) for field in schema.fields]
 
 
 def time_zone_named(name: str) -> Any:
@@ -68,7 +64,9 @@ def time_zone_named(name: str) -> Any:
         raise SpaceError(f"the space {error}") from None
 
 
-def _with_domain(name: str, axis: Axis, nullable: bool, low: Any, high: Any) -> Attribute:
+def _with_domain(
+    name: str, axis: Axis, nullable: bool, low: Any, high: Any, path: tuple[str, ...] | None = None
+) -> Attribute:
     """An attribute whose domain is given as text; None leaves that side open."""
     ends = []
     for text in (low, high):
@@ -76,7 +74,10 @@ def _with_domain(name: str, axis: Axis, nullable: bool, low: Any, high: Any) -> 
             ends.append(None if text is None else axis.parse(str(text)))
         except ValueError as error:
             raise SpaceError(f"attribute {name!r}: domain bound {shown(text)} {error}") from None
-    return Attribute(name, axis, nullable, *ends)
+    return Attribute(name, axis, nullable, ends[0], ends[1], path)
+
+
+BITS = {"tinyint": 8, "byte": 8, "smallint": 16, "short": 16}
 
 
 class _Parser:
@@ -84,7 +85,7 @@ class _Parser:
 
     TOKEN = re.compile(
         r"\s*(?:(?P<dots>\.\.)|(?P<number>[-+]?(?:\d+\.\d+|\d+(?!\.\d)|\.\d+|inf|nan)(?:e[-+]?\d+)?(?![\w]))"
-        r"|(?P<word>[^\W\d]\w*)|`(?P<name>(?:[^`]|``)+)`|'(?P<text>(?:[^'\\]|''|\\.)*)'|(?P<mark>[(),])|(?P<bad>\S))",
+        r"|(?P<word>[^\W\d]\w*)|`(?P<name>(?:[^`]|``)+)`|(?P<dot>\.)|'(?P<text>(?:[^'\\]|''|\\.)*)'|(?P<mark>[(),])|(?P<bad>\S))",
         re.IGNORECASE | re.DOTALL,
     )
 
@@ -97,6 +98,7 @@ class _Parser:
             assert kind is not None
             self.tokens.append((kind, match[kind], match.start(kind)))
         self.at = 0
+        self.bits = 0  # of the integer type that was read last, if it has fewer than 64
 
     def attributes(self) -> list[Attribute]:
         attributes = [self.attribute()]
@@ -111,13 +113,12 @@ class _Parser:
         return axis
 
     def attribute(self) -> Attribute:
-        quoted = self.take("name")
-        if (
-            quoted is None and self.peek("number") and self.tokens[self.at][1].isalpha()
-        ):  # `inf` and `nan` are names too
-            quoted = self.take("number")
-        name = self.need("word", "an attribute name") if quoted is None else quoted.replace("``", "`")
+        path = [self.name()]
+        while self.take("dot"):
+            path.append(self.name())
+        name = ".".join(path)
         axis = self.axis()
+        bits, self.bits = self.bits, 0
         nullable, low, high, bounded = True, None, None, False
         while True:
             if nullable and self.take("word", "not"):
@@ -133,7 +134,16 @@ class _Parser:
                 break
         if bounded and not axis.has_domain:
             raise SpaceError(f"attribute {name!r}: {axis.sql} takes no domain")
-        return _with_domain(name, axis, nullable, low, high)
+        if bits:
+            least = -(2 ** (bits - 1))
+            low, high = (str(least) if low is None else low), (str(-least - 1) if high is None else high)
+        return _with_domain(name, axis, nullable, low, high, tuple(path) if len(path) > 1 else None)
+
+    def name(self) -> str:
+        quoted = self.take("name")
+        if quoted is None and self.peek("number") and self.tokens[self.at][1].isalpha():
+            quoted = self.take("number")  # `inf` and `nan` are names too
+        return self.need("word", "an attribute name") if quoted is None else quoted.replace("``", "`")
 
     def bound(self) -> str | None:
         text = self.take("text")
@@ -145,12 +155,19 @@ class _Parser:
             return BoolAxis()
         if word in ("int", "bigint", "long"):
             return IntAxis()
+        if word in BITS:
+            self.bits = BITS[word]
+            return IntAxis()
         if word == "double":
             return DoubleAxis()
+        if word in ("float", "real"):
+            return FloatAxis()
         if word == "date":
             return DateAxis(self.zone)
         if word == "timestamp":
             return TimestampAxis(self.zone)
+        if word == "timestamp_ntz":
+            return TimestampNtzAxis(self.zone)
         if word == "string":
             return StringAxis()
         try:
@@ -164,7 +181,10 @@ class _Parser:
         except ValueError as error:
             raise error if isinstance(error, SpaceError) else SpaceError(str(error)) from None
         self.at -= 1
-        self.fail("a type: bool, int, decimal(p,s), double, date, timestamp, enum('a','b'), string")
+        self.fail(
+            "a type: bool, tinyint, smallint, int, decimal(p,s), float, double, date, timestamp, timestamp_ntz, "
+            "enum('a','b'), string"
+        )
         raise AssertionError
 
     def listed(self, kind: str) -> list[str]:
@@ -208,43 +228,3 @@ class _Parser:
 
 def _unquoted(text: str) -> str:
     return re.sub(r"''|\\(.)", lambda match: match[1] or "'", text, flags=re.DOTALL)
-
-
-_INTEGRAL_BITS = {"byte": 8, "tinyint": 8, "short": 16, "smallint": 16, "int": 32, "integer": 32}
-
-
-def _attribute_of_field(field: Any, zone: Any) -> Attribute:
-    """Dispatch on the type's name, so that PySpark need not be imported."""
-    kind = field.dataType.typeName()
-    if kind in _INTEGRAL_BITS:
-        last = 2 ** (_INTEGRAL_BITS[kind] - 1) - 1
-        return Attribute(field.name, IntAxis(), field.nullable, -last - 1, last)
-    axis: Axis
-    if kind in ("long", "bigint"):
-        axis = IntAxis()
-    elif kind == "boolean":
-        axis = BoolAxis()
-    elif kind == "double":
-        axis = DoubleAxis()
-    elif kind == "decimal" and field.dataType.precision <= 18:
-        axis = DecimalAxis(field.dataType.precision, field.dataType.scale)
-    elif kind == "string" and getattr(field.dataType, "collation", "UTF8_BINARY") == "UTF8_BINARY":
-        axis = StringAxis()
-    elif kind == "date":
-        axis = DateAxis(zone)
-    elif kind == "timestamp":
-        axis = TimestampAxis(zone)
-    else:
-        raise SpaceError(
-            f"column {field.name!r}: {field.dataType.simpleString()} cannot be held exactly; "
-            f"{SPARK_HINTS.get(kind, 'leave the column out, or cast it to a supported type')}"
-        )
-    return Attribute(field.name, axis, field.nullable)
-
-
-SPARK_HINTS = {
-    "float": "cast it to double",
-    "decimal": "decimals go to 18 digits; cast it to a narrower one",
-    "string": "only the collation UTF8_BINARY is ordered by bytes",
-    "timestamp_ntz": "cast it to timestamp",
-}

@@ -11,8 +11,11 @@ import msgspec
 
 from thatch.errors import CallerError, EventError
 from thatch.space.attribute import Attribute
-from thatch.space.axis import DateAxis, DecimalAxis, DoubleAxis, TimestampAxis
+from thatch.space.axis import DateAxis, DecimalAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
+
+WRITTEN = (DateAxis, TimestampAxis, TimestampNtzAxis, DecimalAxis, FloatingAxis)  # as text
 
 
 def read_json(text: str | bytes, what: str, kind: Any = dict[str, Any]) -> Any:
@@ -41,7 +44,7 @@ def typed_event(given: Mapping[str, Any], space: Space, unknown: bool = False) -
 def _value(attribute: Attribute, value: Any) -> Any:
     """JSON has no dates, times or NaN: these are written as text, as domains are."""
     axis = attribute.axis
-    if isinstance(value, str) and isinstance(axis, DateAxis | TimestampAxis | DecimalAxis | DoubleAxis):
+    if isinstance(value, str) and isinstance(axis, WRITTEN):
         try:
             return axis.decode(axis.parse(value))
         except ValueError as error:

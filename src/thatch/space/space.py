@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from thatch.errors import EventError, SpaceError
 from thatch.space.attribute import MISSING, Attribute
 from thatch.space.axis import Coordinates, StringAxis
-from thatch.space.declaration import attributes_of_json, attributes_of_spark, parse_attributes, time_zone_named
+from thatch.space.declaration import attributes_of_json, parse_attributes, time_zone_named
 from thatch.space.labels import StringCodes
+from thatch.space.schemas import ColumnPath, attributes_of_schema, columns_of
 
 if TYPE_CHECKING:
     from thatch.region.region import Region
@@ -58,6 +59,11 @@ class Space:
         self.string_axes = tuple(a.axis for a in attributes if isinstance(a.axis, StringAxis))
         self._string_codes: StringCodes = tuple(axis.labels for axis in self.string_axes)
         self._plans: dict[str, Any] = {}  # of clause shapes, filled by `where`
+        self.other_columns: tuple[str, ...] = ()  # of the table that this was inferred from: for error messages
+        self._nested: dict[str, list[int]] = {}  # attributes within a column, by its name
+        for index, attribute in enumerate(attributes):
+            if len(attribute.path) > 1:
+                self._nested.setdefault(attribute.path[0].lower(), []).append(index)
         # The box of everything, NULL included.
         self.low = np.array([[attribute.low for attribute in attributes]], np.int64)
         self.high = np.array([[attribute.last for attribute in attributes]], np.int64)
@@ -70,7 +76,45 @@ class Space:
     @classmethod
     def from_spark(cls, schema: Any, time_zone: str = "UTC") -> Space:
         """A space from a `StructType`; refuses by name what cannot be held exactly."""
-        return cls(attributes_of_spark(schema, time_zone), time_zone)
+        return cls(attributes_of_schema(columns_of(schema), time_zone_named(time_zone)), time_zone)
+
+    @classmethod
+    def from_arrow(cls, schema: Any, time_zone: str = "UTC") -> Space:
+        """A space from the schema of an Arrow table; refuses by name what cannot be held exactly."""
+        return cls(attributes_of_schema(columns_of(schema), time_zone_named(time_zone)), time_zone)
+
+    @classmethod
+    def infer(cls, schema: Any, clauses: Iterable[str], time_zone: str = "UTC") -> Space:
+        """The space of these clauses over a table: an attribute for each column that one of them mentions, with the
+        type that it has in the table. Other columns may be of any type. `schema` is Arrow's or Spark's, or a table.
+
+        >>> import pyarrow as pa
+        >>> table = pa.schema({"price": pa.float64(), "tags": pa.list_(pa.string()), "lots": pa.int16()})
+        >>> str(Space.infer(table, ["price > 5", "lots IN (1, 2)"]))
+        'price double, lots int -32768..32767'
+        """
+        from thatch.where.names import names_in
+
+        zone = time_zone_named(time_zone)
+        return cls.of_columns(schema, names_in(clauses, zone), time_zone)
+
+    @classmethod
+    def of_columns(cls, schema: Any, paths: Iterable[ColumnPath], time_zone: str = "UTC") -> Space:
+        """The space of these columns of a table, or fields of its columns. Those that it does not have are left out."""
+        columns, zone = columns_of(schema), time_zone_named(time_zone)
+        attributes = attributes_of_schema(columns, zone, paths)
+        if not attributes:  # clauses like TRUE: any column will do
+            for column in columns:
+                try:
+                    attributes = attributes_of_schema([column], zone)
+                    break
+                except SpaceError:
+                    continue
+        if not attributes:
+            raise SpaceError("the table has no column that can be an attribute")
+        space = cls(attributes, time_zone)
+        space.other_columns = tuple(".".join(column.path) for column in columns if space.index(column.path[0]) is None)
+        return space
 
     def to_json(self) -> str:
         """Names, types, nullability and domains as JSON; the strings mentioned so far are not part of a space."""
@@ -82,6 +126,7 @@ class Space:
                         "type": a.axis.sql,
                         "nullable": a.nullable,
                         "domain": [a.axis.text(a.first), a.axis.text(a.last)] if a.has_own_domain else None,
+                        **({"path": a.path} if len(a.path) > 1 else {}),
                     }
                     for a in self.attributes
                 ],
@@ -196,7 +241,7 @@ class Space:
     def _resolved(self, pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
         """The part of an event that this space knows, under the space's own spelling of the names."""
         known: dict[str, Any] = {}
-        for key, value in pairs:
+        for key, value in self._flat(pairs) if self._nested else pairs:
             index = self.index(key) if isinstance(key, str) else None
             if index is None:
                 continue
@@ -204,6 +249,17 @@ class Space:
                 raise EventError(self._names[index], key, "names the attribute a second time")
             known[self._names[index]] = value
         return known
+
+    def _flat(self, pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """With the fields of columns, where attributes are such fields: of mappings, and of Arrow's structs."""
+        for key, value in pairs:
+            if isinstance(key, str):
+                for index in self._nested.get(key.lower(), ()):
+                    attribute = self.attributes[index]
+                    found = field_of(value, attribute.path[1:])
+                    if found is not MISSING:
+                        yield attribute.name, found
+            yield key, value
 
     @property
     def string_codes(self) -> StringCodes:
@@ -236,6 +292,26 @@ class Space:
         from thatch.where.compile import compile_clause
 
         return compile_clause(clause, self, terms_max, self._plans)
+
+
+def field_of(value: Any, path: ColumnPath) -> Any:
+    """The field of a mapping or of a column of structs, names taken in any case; MISSING if it has none."""
+    for name in path:
+        if isinstance(value, Mapping):
+            value = next(
+                (value[each] for each in value if isinstance(each, str) and each.lower() == name.lower()), MISSING
+            )
+        elif value is not None and hasattr(value, "type") and hasattr(value.type, "num_fields"):
+            import pyarrow.compute as pc
+
+            kind = value.type
+            places = [at for at in range(kind.num_fields) if kind.field(at).name.lower() == name.lower()]
+            if len(places) != 1:
+                return MISSING
+            value = pc.struct_field(value, places)
+        else:
+            return MISSING
+    return value
 
 
 def _columns(events: Any) -> list[tuple[str, Any]]:

@@ -59,6 +59,25 @@ def micros_of_text(text: str, zone: ZoneInfo) -> int:
     >>> micros_of_text("1970-01-01T01:00:00+01:00", ZoneInfo("UTC"))
     0
     """
+    local, suffix = _read(text)
+    offset = _offset_of_suffix(suffix) if suffix else None
+    return local - offset if isinstance(offset, int) else micros_of_local(local, offset or zone)
+
+
+def local_micros_of_text(text: str) -> int:
+    """The reading of a clock, for a timestamp without a zone.
+
+    >>> local_micros_of_text("1970-01-01 00:00:01")
+    1000000
+    """
+    local, suffix = _read(text)
+    if suffix:
+        raise ValueError("has a time zone, which a timestamp_ntz has not: leave it out")
+    return local
+
+
+def _read(text: str) -> tuple[int, str | None]:
+    """The reading of the clock in a text, and the zone that is written after it."""
     match = _TIMESTAMP.fullmatch(text.strip(BLANKS))
     if match is None:
         raise ValueError("is not a timestamp like '2020-02-29 13:45:00.5'")
@@ -69,8 +88,7 @@ def micros_of_text(text: str, zone: ZoneInfo) -> int:
         raise ValueError("is not a time of day")
     micros = int((fraction or "").ljust(6, "0")[:6])
     local = days * MICROS_PER_DAY + ((hours * 60 + minutes) * 60 + seconds) * MICROS_PER_SECOND + micros
-    offset = _offset_of_suffix(suffix) if suffix else None
-    return local - offset if isinstance(offset, int) else micros_of_local(local, offset or zone)
+    return local, suffix
 
 
 def micros_of_local(local: int, zone: ZoneInfo) -> int:

@@ -6,6 +6,7 @@ In reading order:
     tables    DataFrames of events and of subscriptions: what they must look like, and what is wrong with them
     failures  errors raised on executors, as our own types
     clauses   clauses parsed by Spark's workers: to regions for the driver, or to what is wrong with them
+    inferred  the space of subscriptions over a DataFrame of events
     encoded   subscriptions as rows of boxes in coordinates, with one set of string codes
     matching  `match`, `explain`: three strategies with one result
     reducing  `reduce`, `audit`: which subscriptions are redundant, and which ones prove it

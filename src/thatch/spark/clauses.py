@@ -16,9 +16,9 @@ import pyarrow as pa
 from thatch.errors import CallerError, ClauseError, shown
 from thatch.region.packing import PackedLabels, Regions, pack_labels, pack_regions, restore_labels, unpack_regions
 from thatch.region.region import Region
-from thatch.space.axis import quoted
 from thatch.space.space import Space
-from thatch.where.to_sql import name_sql as attribute_sql
+from thatch.space.times import zone_of
+from thatch.where.names import names_in
 
 WRONG_SHOWN = 3  # clauses that an error names
 
@@ -126,6 +126,20 @@ class ListWrong:
             yield pa.record_batch([*rows.columns, *facts.values()], names=[*rows.schema.names, *facts])
 
 
+class MentionNames:
+    """In a worker: batches of clauses to the names of columns that they mention, once a task."""
+
+    schema = "path array<string>"
+
+    def __init__(self, time_zone: str) -> None:
+        self._zone = time_zone
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        clauses = (clause for batch in batches for clause in batch.column(0).to_pylist() if clause is not None)
+        found = sorted(names_in(clauses, zone_of(self._zone)))
+        yield pa.record_batch({"path": pa.array([list(path) for path in found], pa.list_(pa.string()))})
+
+
 def stream_of(array: pa.Array) -> bytes:
     """An Arrow array as bytes."""
     sink = pa.BufferOutputStream()
@@ -139,16 +153,3 @@ def stream_of(array: pa.Array) -> bytes:
 def array_of(data: bytes) -> pa.Array:
     """What `stream_of` was given."""
     return pa.ipc.open_stream(data).read_all().column(0).combine_chunks()
-
-
-def within_enum(
-    regions: list[Region], index: int, low: Sequence[Any], high: Sequence[Any], space: Space
-) -> list[Region]:
-    """Regions within the bounds of an enum: strings that lie between two need not be neighbours in it."""
-    name, known, result = attribute_sql(space.attributes[index]), dict[Any, Region](), []
-    for region, pair in zip(regions, zip(low, high, strict=True), strict=True):
-        if pair not in known:
-            ends = [f"{name} {sign} {quoted(v)}" for sign, v in zip((">=", "<="), pair, strict=True) if v is not None]
-            known[pair] = space.where(" AND ".join(ends) or "TRUE")
-        result.append(region & known[pair])
-    return result

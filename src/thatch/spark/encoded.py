@@ -26,9 +26,10 @@ from thatch.region.region import Region
 from thatch.space.arrays import Floats, Ints
 from thatch.space.axis import EnumAxis
 from thatch.space.space import Space
-from thatch.spark.clauses import compiled, within_enum, wrong_clauses
+from thatch.spark.clauses import compiled, wrong_clauses
 from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
+from thatch.where.enum_bounds import within_enum
 
 
 class Boxed(NamedTuple):

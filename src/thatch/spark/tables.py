@@ -8,9 +8,9 @@ that side, and not null.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
@@ -21,14 +21,16 @@ from thatch.space.axis import (
     BoolAxis,
     DateAxis,
     DecimalAxis,
-    DoubleAxis,
     EnumAxis,
     IntAxis,
     StringAxis,
     TimestampAxis,
+    TimestampNtzAxis,
 )
+from thatch.space.floating import DoubleAxis, FloatAxis
+from thatch.space.schemas import ColumnPath, SchemaColumn, columns_of
 from thatch.space.space import Space
-from thatch.spark.text import case_sql, column_sql, text_sql
+from thatch.spark.text import case_sql, path_sql, text_sql
 
 ID = "subscription_id"
 RESERVED = "__thatch_"  # how the columns begin that a join needs on the way
@@ -62,11 +64,12 @@ def fields(ddl: str) -> list[StructField]:
     return schema.fields
 
 
+TIMES = (DateAxis, TimestampAxis, TimestampNtzAxis)  # Spark's go beyond the years that ours have
 UTC_NAMES = {"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00", "UTC+0", "GMT+0"}
 
 
-def event_columns(schema: StructType, space: Space) -> list[str]:
-    """The event's column for each attribute, in the order of the space."""
+def event_columns(schema: StructType, space: Space) -> list[ColumnPath]:
+    """The event's column for each attribute, or the field within one, in the order of the space."""
     by_name: dict[str, str] = {}
     for name in schema.names:
         if name.lower() in by_name:
@@ -77,7 +80,9 @@ def event_columns(schema: StructType, space: Space) -> list[str]:
         if name.lower().startswith(RESERVED):
             raise CallerError(f"the events have a column {name!r}: names with {RESERVED!r} are taken, rename it")
         by_name[name.lower()] = name
-    missing = [a.name for a in space if a.name.lower() not in by_name]
+    columns = {column.path[0].lower(): column for column in columns_of(schema)}
+    found = [_found(columns.get(a.path[0].lower()), a.path[1:]) for a in space]
+    missing = [a.name for a, column in zip(space, found, strict=True) if column is None]
     if missing:
         raise CallerError(
             f"the events have no column {', '.join(map(repr, missing))}, which the space has as attribute; their "
@@ -86,41 +91,50 @@ def event_columns(schema: StructType, space: Space) -> list[str]:
         )
     if ID in by_name:
         raise CallerError(f"the events have a column {by_name[ID]!r} already, where the result has its ids: rename it")
-    for attribute in space:
-        name = by_name[attribute.name.lower()]
-        _check_type(attribute, schema[name].dataType, f"the events' column {name!r}")
-    return [by_name[attribute.name.lower()] for attribute in space]
+    held = [column for column in found if column is not None]
+    for attribute, column in zip(space, held, strict=True):
+        name = ".".join(column.path)
+        _check_type(attribute, column.type, f"the events' column {name!r}")
+    return [column.path for column in held]
 
 
-def _check_type(attribute: Attribute, kind: DataType, what: str) -> None:
-    if not _holds(attribute, kind):
-        hint = {"float": "cast it to double", "timestamp_ntz": "cast it to timestamp"}.get(kind.typeName(), "cast it")
-        raise CallerError(
-            f"{what} is {kind.simpleString()}, the attribute {attribute.name!r} is {attribute.axis.sql}: {hint}"
-        )
+def _found(column: SchemaColumn | None, fields: ColumnPath) -> SchemaColumn | None:
+    for name in fields:
+        within = [each for each in (column.fields if column else ()) if each.path[-1].lower() == name.lower()]
+        column = within[0] if len(within) == 1 else None
+    return column
 
 
-def _holds(attribute: Attribute, kind: DataType) -> bool:
-    """Whether every value of a column has its coordinate, domains aside."""
-    axis, name = attribute.axis, kind.typeName()
+def _check_type(attribute: Attribute, kind: str, what: str) -> None:
+    if not holds(attribute, kind):
+        hint = {"float": "cast it to double", "timestamp_ntz": "cast it to timestamp"}.get(kind, "cast it")
+        raise CallerError(f"{what} is {kind}, the attribute {attribute.name!r} is {attribute.axis.sql}: {hint}")
+
+
+def holds(attribute: Attribute, kind: str) -> bool:
+    """Whether every value of a column of this type, as Spark writes it, has its coordinate, domains aside."""
+    axis = attribute.axis
     if isinstance(axis, IntAxis):
-        return name in INTEGERS
+        return kind in INTEGERS
     if isinstance(axis, DoubleAxis):
-        return name in ("double", "float", "byte", "short", "integer")
+        return kind in ("double", "float", "tinyint", "smallint", "int")
+    if isinstance(axis, FloatAxis):
+        return kind in ("float", "tinyint", "smallint")
     if isinstance(axis, DecimalAxis):
-        if name in INTEGERS:
-            return axis.precision - axis.scale >= INTEGERS[name]
-        own: Any = kind
-        return (
-            name == "decimal" and own.scale <= axis.scale and own.precision - own.scale <= axis.precision - axis.scale
-        )
+        if kind in INTEGERS:
+            return axis.precision - axis.scale >= INTEGERS[kind]
+        own = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
+        if own is None:
+            return False
+        precision, scale = int(own[1]), int(own[2])
+        return scale <= axis.scale and precision - scale <= axis.precision - axis.scale
     if isinstance(axis, StringAxis | EnumAxis):
-        return name == "string" and getattr(kind, "collation", "UTF8_BINARY") == "UTF8_BINARY"
-    wanted = {BoolAxis: "boolean", DateAxis: "date", TimestampAxis: "timestamp"}
-    return any(isinstance(axis, each) and name == own for each, own in wanted.items())
+        return kind == "string"
+    wanted = {BoolAxis: "boolean", DateAxis: "date", TimestampAxis: "timestamp", TimestampNtzAxis: "timestamp_ntz"}
+    return any(isinstance(axis, each) and kind == own for each, own in wanted.items())
 
 
-INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}  # and their digits
+INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}  # and their digits
 
 
 def spark_type(attribute: Attribute) -> str:
@@ -133,9 +147,9 @@ def spark_type(attribute: Attribute) -> str:
     return "boolean" if isinstance(axis, BoolAxis) else axis.sql
 
 
-def value_of(column: str, attribute: Attribute) -> str:
+def value_of(column: ColumnPath, attribute: Attribute) -> str:
     """A column in its attribute's type."""
-    return f"CAST({column_sql(column)} AS {spark_type(attribute)})"
+    return f"CAST({path_sql(column)} AS {spark_type(attribute)})"
 
 
 def end_sql(attribute: Attribute, coordinate: int) -> str:
@@ -143,13 +157,13 @@ def end_sql(attribute: Attribute, coordinate: int) -> str:
     return f"CAST({attribute.axis.sql_literal(coordinate)} AS {spark_type(attribute)})"
 
 
-def wrong_event(columns: Sequence[str], space: Space) -> str:
+def wrong_event(columns: Sequence[ColumnPath], space: Space) -> str:
     """What is wrong with the first value of an event that is not allowed, or NULL."""
     found = [_wrong_value(name, attribute) for name, attribute in zip(columns, space.attributes, strict=True)]
     return f"coalesce({', '.join(['CAST(NULL AS STRING)', *filter(None, found)])})"
 
 
-def _wrong_value(column: str, attribute: Attribute) -> str | None:
+def _wrong_value(column: ColumnPath, attribute: Attribute) -> str | None:
     """What is wrong with one value; None if every value is allowed."""
     axis, value, rules = attribute.axis, value_of(column, attribute), []
     place = f"attribute {attribute.name!r}: "
@@ -159,7 +173,7 @@ def _wrong_value(column: str, attribute: Attribute) -> str | None:
     if isinstance(axis, EnumAxis):
         message = f"concat({text_sql(place)}, {value}, {text_sql(f' is not a value of {axis.sql}')})"
         rules.append((f"{value} NOT IN ({', '.join(map(text_sql, axis.values))})", message))
-    elif attribute.has_own_domain or attribute.first != axis.first or isinstance(axis, DateAxis | TimestampAxis):
+    elif attribute.has_own_domain or attribute.first != axis.first or isinstance(axis, TIMES):
         # Spark's dates and times go beyond the years 1 to 9999; a nullable int has one value less than Spark's.
         low, high = (end_sql(attribute, end) for end in (attribute.first, attribute.last))
         rule = f" is outside the domain {axis.text(attribute.first)}..{axis.text(attribute.last)} of {axis.sql}"
@@ -192,7 +206,7 @@ class SubscriptionFrame:
                 f"the subscriptions have no column 'id'; their columns are {', '.join(map(repr, frame.columns))}"
             )
         kind = frame.schema[by_name["id"]].dataType
-        if kind.typeName() not in ("string", *INTEGERS):
+        if kind.simpleString() not in ("string", *INTEGERS):
             raise CallerError(f"ids are strings or integers, the column 'id' is {kind.simpleString()}")
         low, high = _bounds(by_name, "low", frame, space), _bounds(by_name, "high", frame, space)
         if ("where" in by_name) == bool(low or high):
@@ -224,6 +238,8 @@ def _bounds(by_name: Mapping[str, str], side: str, frame: DataFrame, space: Spac
         if len(columns) > 1:
             raise CallerError(f"the subscriptions have both {columns[0]!r} and {columns[1]!r}: which one is meant?")
         if columns:
-            _check_type(attribute, frame.schema[columns[0]].dataType, f"the subscriptions' column {columns[0]!r}")
+            _check_type(
+                attribute, frame.schema[columns[0]].dataType.simpleString(), f"the subscriptions' column {columns[0]!r}"
+            )
             found[index] = columns[0]
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 _PLAIN = re.compile(r"[^'\\$]*")
 
@@ -31,6 +32,14 @@ def name_sql(name: str) -> str:
 def column_sql(name: str) -> str:
     """A column name, quoted for use within an expression."""
     return name_sql(name) if "${" not in name else f"IDENTIFIER({text_sql(name_sql(name))})"
+
+
+def path_sql(path: Sequence[str]) -> str:
+    """A column, or a field within one, quoted for use within an expression."""
+    if len(path) == 1:
+        return column_sql(path[0])
+    text = ".".join(map(name_sql, path))
+    return text if "${" not in text else f"IDENTIFIER({text_sql(text)})"
 
 
 def case_sql(*branches: tuple[str, str], otherwise: str = "NULL") -> str:

@@ -14,7 +14,8 @@ The rules are Spark 4's, found by probing it, and tested against it (tests/where
 - int with decimal: `<`, `<=`, `>`, `>=` compare exactly, and beyond 64 bits they are constant, for NULL too; `=`
   rounds the literal half up to the scale that 38 digits leave.
 - decimal with decimal: the common type keeps whole digits first; past 38 digits literal *and column* are rounded.
-- anything with a double, and decimal with string: both become doubles.
+- anything with a double or a float, and decimal with string: both become doubles.
+- a timestamp without a zone with an instant: the column becomes an instant, in the session's time zone.
 - string with int, double, date, timestamp: the string is cast to the column's type.
 - IN: one common type, folded from left to right over the column and the list.
 """
@@ -29,12 +30,22 @@ from typing import Any
 
 from thatch.space import times
 from thatch.space.attribute import Attribute
-from thatch.space.axis import INT64_MAX, INT64_MIN, Axis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
+from thatch.space.axis import (
+    INT64_MAX,
+    INT64_MIN,
+    Axis,
+    DateAxis,
+    DecimalAxis,
+    IntAxis,
+    TimestampAxis,
+    TimestampNtzAxis,
+)
+from thatch.space.floating import FloatingAxis
 from thatch.where.literals import KIND_NAMES, Literal, as_double, decimal_of_text, int_of_text
 
 BIGINT_DIGITS = 20
 Edges = tuple[int, int]
-# A common type: "int", "double", "date", "timestamp", "bool", or (precision, scale) of a decimal.
+# A common type: "int", "double", "date", "timestamp", "timestamp_ntz", "bool", or (precision, scale) of a decimal.
 Common = str | tuple[int, int]
 
 
@@ -73,7 +84,9 @@ def listed(attribute: Attribute, literals: Sequence[Literal]) -> list[Edges]:
 
 
 def column_type(axis: Axis) -> Common:
-    return (axis.precision, axis.scale) if isinstance(axis, DecimalAxis) else axis.sql
+    if isinstance(axis, DecimalAxis):
+        return axis.precision, axis.scale
+    return "double" if isinstance(axis, FloatingAxis) else axis.sql
 
 
 def common_type(common: Common, attribute: Attribute, literal: Literal) -> Common:
@@ -102,9 +115,26 @@ def common_type(common: Common, attribute: Attribute, literal: Literal) -> Commo
     elif common == "timestamp":
         if kind in "ast":
             return "timestamp"
+    elif common == "timestamp_ntz":
+        if kind in "as":
+            return "timestamp_ntz"
+        if kind == "t":
+            return _zoned(attribute.axis)
     elif common == "bool" and kind == "b":
         return "bool"
     raise ValueError(f"is {KIND_NAMES[kind]} and cannot be compared with {article(attribute.axis.sql)} attribute")
+
+
+def _zoned(axis: Axis) -> Common:
+    """Spark reads the clock of the column in the session's zone. Where clocks are put back or forward, that does not
+    keep the order of the readings, so that no interval of them is what is asked for."""
+    assert isinstance(axis, TimestampNtzAxis)
+    if axis.zone.key != "UTC":
+        raise ValueError(
+            f"is an instant, and when a clock in {axis.zone.key} showed a timestamp_ntz is not always clear: "
+            "compare it with a text like '2020-02-29 13:45:00'"
+        )
+    return "timestamp"
 
 
 def article(name: str) -> str:
@@ -129,9 +159,8 @@ def edges(attribute: Attribute, common: Common, literal: Literal) -> Edges:
         return _decimal_edges(axis, common[1], _rounded(_as_decimal(literal), common[1]))
     if common == "double":
         value = as_double(literal)
-        if isinstance(axis, DoubleAxis):
-            coordinate = axis.of_float(value)
-            return coordinate - 1, coordinate
+        if isinstance(axis, FloatingAxis):
+            return axis.first_from(value) - 1, axis.last_upto(value)
         return _double_edges(axis, value)
     if common == "int":
         value = int_of_text(literal.value) if literal.kind == "s" else literal.value
@@ -139,6 +168,9 @@ def edges(attribute: Attribute, common: Common, literal: Literal) -> Edges:
         value = times.days_of_text(literal.value) if literal.kind == "s" else literal.value
     elif common == "timestamp":
         return _timestamp_edges(attribute, literal)
+    elif common == "timestamp_ntz":
+        is_text = literal.kind == "s"
+        value = times.local_micros_of_text(literal.value) if is_text else literal.value * times.MICROS_PER_DAY
     else:
         value = int(literal.value)
     return value - 1, value
@@ -198,7 +230,7 @@ def _double_edges(axis: Axis, value: float) -> Edges:
 
 def _timestamp_edges(attribute: Attribute, literal: Literal) -> Edges:
     axis = attribute.axis
-    assert isinstance(axis, DateAxis | TimestampAxis)
+    assert isinstance(axis, DateAxis | TimestampAxis | TimestampNtzAxis)
     zone = axis.zone
     if literal.kind == "s":
         instant = times.micros_of_text(literal.value, zone)
@@ -206,7 +238,7 @@ def _timestamp_edges(attribute: Attribute, literal: Literal) -> Edges:
         instant = times.micros_of_day(literal.value, zone)
     else:
         instant = literal.value
-    if isinstance(axis, TimestampAxis):
+    if not isinstance(axis, DateAxis):
         return instant - 1, instant
     # A date with a timestamp is its first instant.
     day = instant // times.MICROS_PER_DAY + 2

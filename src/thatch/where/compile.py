@@ -17,7 +17,7 @@ from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
 from thatch.space.space import Space
 from thatch.where import coercion
-from thatch.where.lexer import MARK, Sanitised, at, literal_offset, sanitised, scan
+from thatch.where.lexer import MARK, PART, Sanitised, at, literal_offset, sanitised, scan
 from thatch.where.literals import Literal
 from thatch.where.plans import (
     And,
@@ -282,10 +282,11 @@ class _Planner:
 
     def attribute(self, node: exp.Expr) -> tuple[int, Attribute]:
         self.only(node, "this")
-        name = node.name
+        path = node.name.split(PART)
+        name = ".".join(path)
         index = self.space.index(name)
-        if index is None:
-            names = [attribute.name for attribute in self.space.attributes]
+        if index is None or len(self.space.attributes[index].path) != len(path):
+            names = [attribute.name for attribute in self.space.attributes] + list(self.space.other_columns)
             close = difflib.get_close_matches(name.lower()[:80], [each.lower() for each in names[:200]], 1)
             hint = f"did you mean {close[0]!r}?" if close else f"attributes are: {', '.join(names[:12])}"
             raise self.refusal(node, f"no attribute {shown(name)}", hint)

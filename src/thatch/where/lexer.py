@@ -214,13 +214,14 @@ _REFUSED = {
     "SOME": "LIKE SOME",
     "TIMESTAMP_NTZ": "a timestamp without time zone",
 }
+PART = "\x1f"  # between a column and its field, in a name for the parser
 RESERVED = _GRAMMAR | _REFUSED.keys()  # attributes of these names are written in backticks
 _HINTS = {
     "+": "arithmetic is not supported: write the value",
     "*": "arithmetic is not supported: write the value",
     "/": "arithmetic is not supported: write the value; comments do not nest",
     "%": "arithmetic is not supported: write the value",
-    ".": "write the attribute's name alone, in backticks if it has a dot",
+    ".": "a dot stands between a column and its field; a name with a dot is written in backticks",
     ";": "one clause, without a semicolon",
     "&": "write AND",
     "|": "write OR",
@@ -246,18 +247,21 @@ def sanitised(text: str, shape: str) -> Sanitised:
     starts: list[int] = []
     offsets: list[int] = []
     size = slot = nots = 0
+    in_path = False  # after the dot of `column.field`
     open_nots: list[int] = []
     previous = ""
-    if len(shape) > TOKENS_MAX:
-        tokens = (match for match in _TOKEN.finditer(shape) if match.lastgroup)
-        if next(islice(tokens, TOKENS_MAX, None), None) is not None:
-            raise ClauseError(f"the clause has more than {TOKENS_MAX:,} tokens", hint="split it")
+    _check_tokens(shape)
     offset_of = _offsets(text)
     for match in _TOKEN.finditer(shape):
         kind, token = match.lastgroup, match[0]
         if kind is None:
             continue
         offset = offset_of(match.start())
+        if in_path:
+            size += _add_field(out, kind, token, text, offset)
+            in_path = False
+            previous = token
+            continue
         if kind == "literal":
             if previous[:1] == MARK and token != MARK + "l":
                 raise at(text, offset, "two literals in a row", "write one literal, or an operator between them")
@@ -265,22 +269,14 @@ def sanitised(text: str, shape: str) -> Sanitised:
             slot += 1
         elif kind == "word":
             word = token.upper() if token.isascii() else token
-            if word in _REFUSED:
-                raise at(
-                    text, offset, f"{_REFUSED[word]} is not supported", "if it is an attribute, write it in backticks"
-                )
+            _check_word(word, text, offset)
             nots = nots + 1 if word == "NOT" else nots
             if word in ("AND", "OR"):
                 nots = open_nots[-1] if open_nots else 0
-            if len(token) > NAME_SIZE_MAX:
-                raise at(text, offset, f"a name of {len(token):,} characters, at most {NAME_SIZE_MAX:,} are allowed")
             is_function = _CALL.match(shape, match.end()) is not None
             written = word if word in _GRAMMAR else (token if is_function else f"`{token}`")
         elif kind == "name":
-            if len(token) < 3 or token[-1] != "`":
-                raise at(text, offset, "a name in backticks has no closing backtick")
-            if len(token) > NAME_SIZE_MAX:
-                raise at(text, offset, f"a name of {len(token):,} characters, at most {NAME_SIZE_MAX:,} are allowed")
+            _check_quoted_name(token, text, offset)
             written = token
         elif kind == "operator":
             written = {"!": "NOT", "!<": ">=", "!>": "<="}.get(token, token)
@@ -292,9 +288,10 @@ def sanitised(text: str, shape: str) -> Sanitised:
                     raise at(text, offset, "`)` without `(`")
                 nots = open_nots.pop()
             elif token == "-" and (_SIGNED.match(shape, match.end()) is None or previous[:1] in (MARK, ")", "`")):
-                raise at(
-                    text, offset, "`-` is not the sign of a number", "arithmetic is not supported: write the value"
-                )
+                raise at(text, offset, "`-` is not the sign of a number", _HINTS["+"])
+        elif token == "." and out and out[-1][-1] == "`":
+            in_path = True
+            continue
         else:
             raise at(text, offset, f"unexpected {shown(token)}", _HINTS.get(token, ""))
         if nots + len(open_nots) > DEPTH_MAX:
@@ -304,11 +301,50 @@ def sanitised(text: str, shape: str) -> Sanitised:
         out.append(written)
         size += len(written) + 1
         previous = token
+    if in_path:
+        raise at(text, len(text), "a field belongs after the dot")
     if open_nots:
         raise at(text, len(text), f"{len(open_nots)} `(` without `)`")
     if not out:
         raise ClauseError("the clause is empty", hint="write TRUE for everything")
     return Sanitised(" ".join(out), starts, offsets)
+
+
+def _check_tokens(shape: str) -> None:
+    if len(shape) > TOKENS_MAX:
+        tokens = (match for match in _TOKEN.finditer(shape) if match.lastgroup)
+        if next(islice(tokens, TOKENS_MAX, None), None) is not None:
+            raise ClauseError(f"the clause has more than {TOKENS_MAX:,} tokens", hint="split it")
+
+
+def _check_word(word: str, text: str, offset: int) -> None:
+    if word in _REFUSED:
+        raise at(text, offset, f"{_REFUSED[word]} is not supported", "if it is an attribute, write it in backticks")
+    _check_size(word, text, offset)
+
+
+def _check_quoted_name(token: str, text: str, offset: int) -> None:
+    if len(token) < 3 or token[-1] != "`":
+        raise at(text, offset, "a name in backticks has no closing backtick")
+    if PART in token:
+        raise at(text, offset, "a name holds a control character")
+    _check_size(token, text, offset)
+
+
+def _check_size(name: str, text: str, offset: int) -> None:
+    if len(name) > NAME_SIZE_MAX:
+        raise at(text, offset, f"a name of {len(name):,} characters, at most {NAME_SIZE_MAX:,} are allowed")
+
+
+def _add_field(out: list[str], kind: str, token: str, text: str, offset: int) -> int:
+    """Make the last name one with a field; by how much it has grown."""
+    name = token if kind == "word" else token[1:-1]
+    if kind not in ("word", "name") or not name or (kind == "name" and token[-1] != "`"):
+        raise at(text, offset, "a field belongs after the dot", _HINTS["."])
+    if len(out[-1]) + len(name) > NAME_SIZE_MAX:
+        raise at(text, offset, f"a name of more than {NAME_SIZE_MAX:,} characters")
+    out[-1] = f"{out[-1][:-1]}{PART}{name}`"
+    return len(name) + 1
 
 
 def _offsets(text: str) -> Callable[[int], int]:

@@ -58,7 +58,7 @@ def _double(value: float) -> str:
 
 def name_sql(attribute: Attribute) -> str:
     """The name as it must be written in a clause."""
-    return _named(attribute.name)
+    return _named(attribute.name) if len(attribute.path) == 1 else ".".join(map(_named, attribute.path))
 
 
 @lru_cache(1024)

@@ -30,7 +30,9 @@ def wrong(subscriptions: SubscriptionFiles, space: Space) -> DataFrame | None:
 
 
 @contextmanager
-def translated_failures(events: Events | None, subscriptions: SubscriptionFiles | None, space: Space) -> Iterator[None]:
+def translated_failures(
+    events: Events | None, subscriptions: SubscriptionFiles | None, space: Space | None
+) -> Iterator[None]:
     """Failures of Spark as one sentence. If events are given, those of clauses and events with the place of each."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is left out is in the summary
@@ -39,7 +41,7 @@ def translated_failures(events: Events | None, subscriptions: SubscriptionFiles 
         except (CallerError, PySparkException, Py4JError) as error:
             is_about_clauses = isinstance(error, CallerError) and str(error).startswith("subscription ")
             raised_there = not isinstance(error, CallerError) and is_ours(error)
-            if events is not None and subscriptions is not None and (is_about_clauses or raised_there):
+            if events is not None and subscriptions is not None and space and (is_about_clauses or raised_there):
                 bad = wrong(subscriptions, space)
                 raise_if_any([] if bad is None else named(bad))
                 raise_if_any(events.first_bad(NAMED + 1) if raised_there else [])

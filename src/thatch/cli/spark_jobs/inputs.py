@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -25,53 +24,25 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from thatch.errors import CallerError, shown
+from thatch.local.files import Format, has_scheme, kind_of, one_kind
 from thatch.space.attribute import Attribute
-from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, DoubleAxis, IntAxis, TimestampAxis
+from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
+from thatch.space.times import zone_of
+from thatch.spark.inferred import paths_of
 from thatch.spark.tables import event_columns, spark_type, wrong_event
 from thatch.spark.text import name_sql
+from thatch.where.names import names_in
 
-SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
-COMPRESSED = {"gz", "bz2", "zst", "lz4", "snappy"}
 RECORD, READ, PROBLEM = "__record", "__read", "__problem"
 MALFORMED = "malformed: not a record of this table (where records span lines, --multiline is needed)"
 VALUE_SHOWN, EVENT_SHOWN = 80, 400  # characters of a bad value and of its event that an error repeats
 
 
-@dataclass(frozen=True)
-class Format:
-    """How text files are written: format, delimiter, records over several lines."""
-
-    kind: str | None = None  # None: by the names of the files
-    delimiter: str = ","
-    multiline: bool = False
-
-
-def kind_of(path: str) -> str | None:
-    """The kind of a file, a folder or a glob, by its name or by those of the files in it; None if they do not tell."""
-    named = _kind_of_name(path)
-    if named is None and os.path.isdir(path):
-        inside = (name for _, _, names in os.walk(path) for name in sorted(names) if name[0] not in "._")
-        return next(filter(None, map(_kind_of_name, inside)), None)
-    if named is None and glob.has_magic(path):
-        return next(filter(None, map(kind_of, sorted(glob.glob(path)))), None)
-    return named
-
-
-def _kind_of_name(path: str) -> str | None:
-    suffixes = [each.lstrip(".").lower() for each in PurePosixPath(path.rstrip("/")).suffixes]
-    while suffixes and suffixes[-1] in COMPRESSED:
-        suffixes.pop()
-    return SUFFIXES.get(suffixes[-1]) if suffixes else None
-
-
 def scan(session: SparkSession, paths: Sequence[str], format: Format, as_text: Callable[[str], bool]) -> DataFrame:
     """Files as they are. Of text, columns that are asked for are strings, and one more has malformed records."""
-    kinds = {format.kind or kind_of(path) for path in paths}
-    if None in kinds or len(kinds) > 1:
-        what = "are of several kinds" if len(kinds) > 1 else "do not tell their kind by their names"
-        raise CallerError(f"{', '.join(paths)}: {what}; give --input-format parquet, csv or json")
-    kind, found = str(kinds.pop()), [_located(path) for path in paths]
+    kind, found = one_kind(paths, format), [_located(path) for path in paths]
     if kind == "parquet":
         return session.read.parquet(*found)
     options: dict[str, Any] = {"multiLine": format.multiline, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
@@ -109,10 +80,6 @@ def _located(path: str) -> str:
     return os.path.abspath(path)  # the JVM may have another working directory
 
 
-def has_scheme(path: str) -> bool:
-    return re.match(r"\w+:", path) is not None
-
-
 # Values
 
 
@@ -121,14 +88,19 @@ def value_of_text(column: str, attribute: Attribute) -> tuple[Column, Column]:
     text, kind, axis = F.col(name_sql(column)), spark_type(attribute), attribute.axis
     value = text.try_cast(kind)
     rules = [(text.isNotNull() & value.isNull(), f" is not {_one(attribute)}")]
-    if isinstance(axis, DoubleAxis):
+    if isinstance(axis, FloatingAxis):
         infinite = F.abs(value) == float("inf")
-        rules.append((infinite & ~F.lower(text).contains("inf"), " is beyond all doubles"))
+        rules.append((infinite & ~F.lower(text).contains("inf"), f" is beyond all {axis.sql}s"))
     elif isinstance(axis, DecimalAxis):  # which the cast would round
         wide = text.try_cast("decimal(38,20)")
         rules.append((wide.isNull() | (wide != value), f" has more than the {axis.scale} decimal places of {axis.sql}"))
-    elif isinstance(axis, TimestampAxis):  # Spark would take a time without a date to be of today
+    elif isinstance(axis, TimestampAxis | TimestampNtzAxis):
+        # Spark would take a time without a date to be of today, and leave out a zone where none belongs.
         rules.append((~text.rlike(r"^\s*[+-]?\d{4}"), f" is not {_one(attribute)}"))
+        if isinstance(axis, TimestampNtzAxis):
+            rules.append(
+                (text.rlike(r":\d{1,2}(\.\d*)? ?[A-Za-z+-]"), " has a time zone, which a timestamp_ntz has not")
+            )
     problem = F.lit(None).cast("string")
     quoted = F.concat(F.lit(f"attribute {attribute.name!r}: '"), F.substring(text, 1, VALUE_SHOWN), F.lit("'"))
     for broken, rule in reversed(rules):
@@ -143,6 +115,7 @@ def _one(attribute: Attribute) -> str:
         IntAxis: "an int of 64 bits",
         DateAxis: "a date like 2020-02-29",
         TimestampAxis: "a timestamp like 2020-02-29 13:45:00",
+        TimestampNtzAxis: "a timestamp like 2020-02-29 13:45:00",
     }
     return examples.get(type(axis), f"a {axis.sql}")
 
@@ -155,12 +128,18 @@ class Events:
 
     def __init__(self, session: SparkSession, paths: Sequence[str], space: Space, format: Format) -> None:
         self.space = space
-        self.read = scan(session, paths, format, lambda name: space.index(name) is not None)
+        self.read = scan(session, paths, format, lambda name: self._attribute(name) is not None)
         self.is_text = RECORD in self.read.columns
         self.names = [name for name in self.read.columns if name != RECORD]
         self._wide = self._with_problems()
         # Reported before anything is read: columns that are missing, or that no attribute can hold.
         self.columns = event_columns(self._wide.select(*map(name_sql, self.names)).schema, space)
+
+    def _attribute(self, name: str) -> Attribute | None:
+        """The attribute that a column is, not only has."""
+        index = self.space.index(name)
+        found = None if index is None else self.space.attributes[index]
+        return found if found is not None and len(found.path) == 1 else None
 
     def _with_problems(self, *extra: Column) -> DataFrame:
         """The columns as values, all of them as they were read, and what is wrong with a text."""
@@ -168,11 +147,11 @@ class Events:
         if self.is_text:
             problems.append(F.when(F.col(RECORD).isNotNull(), F.lit(MALFORMED)))
         for name in self.names:
-            index, value = self.space.index(name), F.col(name_sql(name))
-            if index is not None and self.is_text:
-                value, problem = value_of_text(name, self.space.attributes[index])
+            attribute, value = self._attribute(name), F.col(name_sql(name))
+            if attribute is not None and self.is_text:
+                value, problem = value_of_text(name, attribute)
                 problems.append(problem)
-            elif index is not None and self._is_local_time(name, self.space.attributes[index]):
+            elif attribute is not None and self._is_local_time(name, attribute):
                 value = value.cast("timestamp")
             values.append(value.alias(name))
         read = F.struct(*[F.col(name_sql(name)) for name in self.names])
@@ -187,11 +166,14 @@ class Events:
         """What is matched. Malformed text is left out with `skip`, or else ends the job. Parquet is left as it is, so
         that it can be read next to the index."""
         if not self.is_text:
-            plain = not any(self._is_local_time(n, a) for n, a in zip(self.columns, self.space.attributes, strict=True))
+            pairs = [
+                (path[0], a) for path, a in zip(self.columns, self.space.attributes, strict=True) if len(path) == 1
+            ]
+            plain = not any(self._is_local_time(name, attribute) for name, attribute in pairs)
             return self.read if plain else self._wide.drop(READ, PROBLEM)
         if skip:
             return self._wide.where(F.col(PROBLEM).isNull()).drop(READ, PROBLEM)
-        guarded = self.columns[0]  # each strategy looks at every attribute
+        guarded = self.columns[0][0]  # each strategy looks at every attribute
         kind = self._wide.schema[guarded].dataType
         value = F.when(F.col(PROBLEM).isNotNull(), F.raise_error(F.col(PROBLEM)).cast(kind))
         value = value.otherwise(F.col(name_sql(guarded)))
@@ -231,6 +213,25 @@ class Events:
             f"{_path(file)}{'' if place is None else f', row {place}'}: {error}\n    {event[:EVENT_SHOWN]}"
             for file, place, error, event in bad.take(count)
         ]
+
+
+def inferred_space(
+    session: SparkSession,
+    events: Sequence[str],
+    clauses: Sequence[tuple[str, str]],
+    tables: Sequence[str],
+    format: Format,
+    time_zone: str,
+) -> Space:
+    """The space that events in files have, narrowed to what subscriptions mention."""
+    if one_kind(events, format) != "parquet":
+        raise CallerError("CSV and JSON have no types: declare the space of the events with --space")
+    frame = scan(session, events, format, lambda name: False)
+    paths = names_in((text for _, text in clauses), zone_of(time_zone))
+    for path in tables:
+        own = Format(kind_of(path) or format.kind, format.delimiter, format.multiline)
+        paths |= paths_of(frame, scan(session, [path], own, lambda name: True))
+    return Space.of_columns(frame.schema, paths, time_zone)
 
 
 # SubscriptionFiles
@@ -312,10 +313,3 @@ def _of_text(
         F.col(PROBLEM).alias("error"),
     )
     return wide.where(F.col(PROBLEM).isNull()).drop(PROBLEM), wrong
-
-
-def is_table(path: str) -> bool:
-    """Whether a --where file is a table; else it has a clause on each line."""
-    if Path(path).is_file():
-        return kind_of(path) is not None
-    return Path(path).is_dir() or kind_of(path) is not None or glob.has_magic(path)

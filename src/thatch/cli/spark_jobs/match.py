@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from thatch.cli.match_request import MatchRequest
 from thatch.cli.spark_jobs.failures import check_readable, translated_failures, wrong
-from thatch.cli.spark_jobs.inputs import Events, Format, SubscriptionFiles, read_subscriptions
-from thatch.cli.spark_jobs.outputs import Output, output_kind
+from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles, inferred_space, read_subscriptions
+from thatch.cli.spark_jobs.outputs import Output
 from thatch.cli.spark_jobs.session import progress
 from thatch.space.space import Space
 from thatch.spark import MatchPlan
@@ -22,56 +21,26 @@ from thatch.spark.text import name_sql
 SHOWN = 10  # matches, where there is no output
 
 
-@dataclass(frozen=True)
-class MatchRequest:
-    """What is to be matched, and how."""
-
-    events: Sequence[str]
-    space: Space
-    clauses: Sequence[tuple[str, str]] = ()  # id and text
-    tables: Sequence[str] = ()
-    reading: Format = field(default_factory=Format)
-    strategy: str = "auto"
-    skip: bool = False
-    output: str | None = None
-    writing: str | None = None  # the kind of the output; None: by its name, or Parquet
-    skipped: str | None = None
-    overwrite: bool = False
-
-    @property
-    def output_kind(self) -> str:
-        return self.writing or output_kind(self.output)
-
-    @property
-    def skipped_path(self) -> str:
-        """Where rows go that are left out: next to the output."""
-        return self.skipped or (f"{self.output.rstrip('/')}.skipped" if self.output else "thatch-skipped")
-
-    @property
-    def skipped_kind(self) -> str:
-        return self.output_kind if self.output or self.writing else "json"
-
-
 def explained(session: SparkSession, request: MatchRequest) -> MatchPlan:
     """The plan of a match; nothing is done."""
     with translated_failures(None, None, request.space):
-        events, subscriptions = _inputs(session, request)
-        with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
-            return _job(events, subscriptions, request).plan()
+        space, events, subscriptions = _inputs(session, request)
+        with translated_failures(None if request.skip else events, subscriptions, space), progress(session):
+            return _job(events, subscriptions, request, space).plan()
 
 
 def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
     """Match, write the output, and return what the summary says."""
     start = time.perf_counter()
     with translated_failures(None, None, request.space):
-        events, subscriptions = _inputs(session, request)
+        space, events, subscriptions = _inputs(session, request)
         outputs = _outputs(session, request)
         for each in outputs.values():
             each.check_keeps_inputs([*events.read.inputFiles(), *subscriptions.frame.inputFiles()])
-    with translated_failures(None if request.skip else events, subscriptions, request.space), progress(session):
-        job = _job(events, subscriptions, request)
+    with translated_failures(None if request.skip else events, subscriptions, space), progress(session):
+        job = _job(events, subscriptions, request, space)
         plan = job.plan(estimate=False)
-        skipped, unread = _skip_clauses(subscriptions, request.space, outputs["clauses"]) if request.skip else (0, 0)
+        skipped, unread = _skip_clauses(subscriptions, space, outputs["clauses"]) if request.skip else (0, 0)
         matches, first = _matched(job.result(), outputs.get("matches"))
         total, bad = _skip_events(events, outputs["events"]) if request.skip else (events.read.count(), 0)
     result: dict[str, Any] = {
@@ -92,28 +61,26 @@ def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
     return result
 
 
-def _inputs(session: SparkSession, request: MatchRequest) -> tuple[Events, SubscriptionFiles]:
-    events = Events(session, request.events, request.space, request.reading)
-    tables = request.tables
-    return events, read_subscriptions(session, request.clauses, tables, request.space, request.reading)
+def _inputs(session: SparkSession, request: MatchRequest) -> tuple[Space, Events, SubscriptionFiles]:
+    space, reading = request.space, request.reading
+    if space is None:
+        space = inferred_space(session, request.events, request.clauses, request.tables, reading, request.time_zone)
+    events = Events(session, request.events, space, reading)
+    return space, events, read_subscriptions(session, request.clauses, request.tables, space, reading)
 
 
 def _outputs(session: SparkSession, request: MatchRequest) -> dict[str, Output]:
-    places = {"matches": (request.output, request.output_kind)} if request.output else {}
-    if request.skip:
-        folder = request.skipped_path.rstrip("/")
-        places |= {name: (f"{folder}/{name}", request.skipped_kind) for name in ("events", "clauses")}
-    return {name: Output(session, path, kind, request.overwrite) for name, (path, kind) in places.items()}
+    return {name: Output(session, path, kind, request.overwrite) for name, (path, kind) in request.outputs.items()}
 
 
-def _job(events: Events, subscriptions: SubscriptionFiles, request: MatchRequest) -> Job:
+def _job(events: Events, subscriptions: SubscriptionFiles, request: MatchRequest, space: Space) -> Job:
     if not request.skip:
         check_readable(subscriptions)
     on_error = "skip" if request.skip else "raise"
     return Job(
         events.usable(request.skip),
         subscriptions.frame,
-        request.space,
+        space,
         request.strategy,
         on_error,
         broadcast_limit=None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import threading
 import time
@@ -13,8 +12,8 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame, SparkSession
 
-from thatch.cli.spark_jobs.inputs import has_scheme
 from thatch.errors import CallerError
+from thatch.local.files import has_scheme
 
 PATIENCE = 10.0  # seconds, for a job that is cancelled
 WRITING: dict[str, dict[str, Any]] = {
@@ -22,12 +21,6 @@ WRITING: dict[str, dict[str, Any]] = {
     "csv": {"header": True, "escape": '"'},
     "json": {"ignoreNullFields": False},
 }
-
-
-def output_kind(path: str | None) -> str:
-    """By the name of a folder: Parquet unless it says otherwise."""
-    named = re.search(r"\.(parquet|csv|json)/?$", path or "")
-    return named[1] if named else "parquet"
 
 
 class Output:

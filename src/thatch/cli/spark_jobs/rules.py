@@ -16,10 +16,12 @@ from pyspark.sql import functions as F
 
 import thatch.spark as ts
 from thatch.cli.spark_jobs.failures import check_readable, translated_failures
-from thatch.cli.spark_jobs.inputs import Events, Format, SubscriptionFiles, read_subscriptions
-from thatch.cli.spark_jobs.outputs import Output, output_kind
+from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles, read_subscriptions
+from thatch.cli.spark_jobs.outputs import Output
 from thatch.cli.spark_jobs.session import progress
 from thatch.errors import CallerError
+from thatch.local.files import Format
+from thatch.local.writing import output_kind
 from thatch.reports.audit import Audit
 from thatch.space.space import Space
 

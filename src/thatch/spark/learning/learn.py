@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from thatch.errors import CallerError, check_on_error, shown
 from thatch.grid.choice import choose_attributes
@@ -26,6 +27,7 @@ from thatch.reports.places import Places
 from thatch.space.arrays import Ints
 from thatch.space.attribute import Attribute
 from thatch.space.axis import Coordinates, StringAxis
+from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.encoded import source_of, with_cuts
 from thatch.spark.failures import translated_errors
@@ -34,7 +36,8 @@ from thatch.spark.learning.similar import alike, phi
 from thatch.spark.matching.match import Job
 from thatch.spark.reducing.decide import SampleBoxes, sample_of
 from thatch.spark.reducing.merged import counted_events, sampled_events
-from thatch.spark.tables import ID, SubscriptionFrame, check_time_zone, session_of
+from thatch.spark.tables import ID, SubscriptionFrame, check_time_zone, fields, session_of, spark_type
+from thatch.spark.text import name_sql, text_sql
 
 EVENTS = 10_000  # of the sample
 BOXES = 10_000  # subscriptions of the sample
@@ -99,6 +102,38 @@ class Learned:
         return {"attributes": list(self.attributes), "bits": bits, "cells": cells}
 
 
+def _sample_frame(session: SparkSession, table: pa.Table, space: Space) -> DataFrame:
+    """Sampled events as a DataFrame, numbered in `__event`: fields are in their columns again."""
+    names = [f"c{at}" for at in range(len(space))]
+    types = [f"{name} {spark_type(attribute)}" for name, attribute in zip(names, space.attributes, strict=True)]
+    schema = StructType(fields(", ".join([*types, "__event bigint"])))
+    numbered = table.append_column("__event", pa.array(np.arange(len(table)))).rename_columns([*names, "__event"])
+    paths = [(attribute.path, name) for attribute, name in zip(space.attributes, names, strict=True)]
+    return session.createDataFrame(numbered, schema).selectExpr(*_columns_of(paths), "__event")
+
+
+def _columns_of(paths: Sequence[tuple[ColumnPath, str]]) -> list[str]:
+    roots = dict.fromkeys(path[0].lower() for path, _ in paths)
+    return [
+        f"{_value(own)} AS {name_sql(own[0][0][0])}"
+        for root in roots
+        if (own := [(path, name) for path, name in paths if path[0].lower() == root])
+    ]
+
+
+def _value(paths: Sequence[tuple[ColumnPath, str]]) -> str:
+    """A column, or a struct of columns by the names that follow in their paths."""
+    (first, column), *_ = paths
+    if len(first) == 1:
+        return column
+    within = [(path[1:], name) for path, name in paths]
+    parts = []
+    for field in dict.fromkeys(path[0].lower() for path, _ in within):
+        own = [(path, name) for path, name in within if path[0].lower() == field]
+        parts += [text_sql(own[0][0][0]), _value(own)]
+    return f"named_struct({', '.join(parts)})"
+
+
 def learn(
     events: DataFrame, subscriptions: DataFrame, space: Space, *, on_error: str = "raise", cells: int = 1 << BITS
 ) -> Learned:
@@ -128,8 +163,7 @@ def learn(
         matched = job.result().groupBy(F.col(ID).alias("id"))
         matches = frame.select("id").join(matched.agg(F.count(F.lit(1)).alias("matches")), "id", "left")
         matches = matches.na.fill(0, ["matches"]).withColumn("share", F.col("matches") / F.lit(max(total, 1)))
-        numbers = table.append_column("__event", pa.array(np.arange(len(table))))
-        sample = session.createDataFrame(numbers)
+        sample = _sample_frame(session, table, space)
         pairs = job.for_events(sample).result().selectExpr("__event AS event", f"{ID} AS id").localCheckpoint()
         best = [row["attribute"] for row in order]
         wanted = set(pairs.select("event").distinct().toArrow().column(0).to_pylist())

@@ -21,7 +21,7 @@ from thatch.space.arrays import Ints
 from thatch.space.space import Space
 from thatch.spark.encoded import Source
 from thatch.spark.tables import event_columns
-from thatch.spark.text import name_sql
+from thatch.spark.text import path_sql
 
 SIDE = 16  # cells of each attribute
 
@@ -115,7 +115,7 @@ def places(
         step = max(1, -(-len(own) // (SIDE - 1)))
         starts.append(Grid(space, [name], 6, cells={name: own[step - 1 :: step]}).starts[0])
     kept = event_columns(events.schema, space)
-    plain = events.selectExpr(*[f"{name_sql(name)} AS c{at}" for at, name in enumerate(kept)])
+    plain = events.selectExpr(*[f"{path_sql(path)} AS c{at}" for at, path in enumerate(kept)])
     shape = tuple(len(each) for each in starts)
     by_event = plain.mapInArrow(CountEvents(source, columns, starts, skip), CountEvents.schema)
     by_box = frame.mapInArrow(CountBoxes(source, columns, starts), CountBoxes.schema)

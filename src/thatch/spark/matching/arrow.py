@@ -13,11 +13,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from thatch.space.schemas import ColumnPath
+
 
 class MatchBatches:
     """In a worker: batches of events to batches of matches."""
 
-    def __init__(self, shipped: Any, names: list[str], attributes: list[str], skip: bool) -> None:
+    def __init__(self, shipped: Any, names: list[str], attributes: list[ColumnPath], skip: bool) -> None:
         self._shipped, self._names, self._attributes, self._skip = shipped, names, attributes, skip
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -26,7 +28,9 @@ class MatchBatches:
             yield from index.matched(batch.rename_columns(self._names), self._attributes, self._skip)
 
 
-def match_arrow(events: DataFrame, shipped: Any, attributes: list[str], schema: StructType, skip: bool) -> DataFrame:
+def match_arrow(
+    events: DataFrame, shipped: Any, attributes: list[ColumnPath], schema: StructType, skip: bool
+) -> DataFrame:
     plain = events.toDF(
         *[f"c{place}" for place in range(len(events.columns))]
     )  # Spark refuses dots in names on the way

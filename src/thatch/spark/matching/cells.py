@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from thatch.space.attribute import Attribute
-from thatch.space.axis import BoolAxis, DateAxis, EnumAxis, StringAxis, TimestampAxis
+from thatch.space.axis import BoolAxis, DateAxis, EnumAxis, StringAxis, TimestampAxis, TimestampNtzAxis
 from thatch.spark.text import case_sql, double_sql
 
 BITS = 18  # of a cell's number within one attribute
@@ -43,6 +43,9 @@ def position(value: str, attribute: Attribute) -> str:
         value = f"unix_date({value})"
     elif isinstance(attribute.axis, TimestampAxis):
         value = f"unix_micros({value})"
+    elif isinstance(attribute.axis, TimestampNtzAxis):  # no zone may come in: clocks are put back
+        day = f"unix_date(CAST({value} AS DATE)) * 86400D"
+        value = f"({day} + hour({value}) * 3600 + minute({value}) * 60 + extract(SECOND FROM {value})) * 1000000D"
     return f"CAST({value} AS DOUBLE)"
 
 

@@ -16,10 +16,11 @@ from thatch.matching.index import TreeMatcher, TreeView
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
 from thatch.space.axis import EnumAxis
 from thatch.space.space import Space
-from thatch.spark.clauses import PackClauses, Wrong, unpacked, within_enum, wrong_clauses
+from thatch.spark.clauses import PackClauses, Wrong, unpacked, wrong_clauses
 from thatch.spark.matching.files import plain_scan, read_all
 from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
+from thatch.where.enum_bounds import within_enum
 
 
 @dataclass(frozen=True)

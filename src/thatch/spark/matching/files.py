@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from thatch.errors import CallerError
+from thatch.space.schemas import ColumnPath
 
 BATCH_ROWS = 65_536
 PIECE_MAX = 64 << 20  # bytes of a file that one piece spans
@@ -98,7 +99,7 @@ class MatchFiles:
     """In a worker: numbers of tasks to the matches in their pieces."""
 
     def __init__(
-        self, shipped: Any, tasks: list[list[Piece]], attributes: list[str], schema: StructType, skip: bool
+        self, shipped: Any, tasks: list[list[Piece]], attributes: list[ColumnPath], schema: StructType, skip: bool
     ) -> None:
         self._shipped, self._tasks, self._attributes = shipped, tasks, attributes
         self._schema, self._skip = schema, skip
@@ -203,7 +204,7 @@ def _is_wider(given: pa.DataType, own: pa.DataType) -> bool:
 
 
 def match_files(
-    session: SparkSession, scan: ParquetScan, shipped: Any, attributes: list[str], schema: StructType, skip: bool
+    session: SparkSession, scan: ParquetScan, shipped: Any, attributes: list[ColumnPath], schema: StructType, skip: bool
 ) -> DataFrame:
     tasks = pieces(scan.paths, session.sparkContext.defaultParallelism)
     numbers = session.range(0, len(tasks), 1, len(tasks))

@@ -23,6 +23,7 @@ from thatch.errors import CallerError, check_on_error, shown
 from thatch.space.space import Space
 from thatch.spark.clauses import ListWrong
 from thatch.spark.failures import translated_errors
+from thatch.spark.inferred import space_of
 from thatch.spark.matching.arrow import match_arrow
 from thatch.spark.matching.cells import code_of, is_hashed
 from thatch.spark.matching.collected import collected, raise_bad_id
@@ -69,7 +70,7 @@ class MatchPlan:
 def match(
     events: DataFrame | str | Path,
     subscriptions: DataFrame,
-    space: Space,
+    space: Space | None = None,
     *,
     strategy: str = "auto",
     on_error: str = "raise",
@@ -78,7 +79,8 @@ def match(
     """Every event with every subscription that wants it: the event's columns and `subscription_id`.
 
     `events` is a DataFrame, or the path of Parquet files. `subscriptions` has `id` and `where`, or `id` and typed
-    columns of bounds (`low_price`, `high_price`). Three strategies give the same rows; `auto` chooses, `explain` says
+    columns of bounds (`low_price`, `high_price`). Without a space, it is taken from the schema of the events, narrowed
+    to what subscriptions mention. Three strategies give the same rows; `auto` chooses, `explain` says
     why. `on_error="skip"` leaves out clauses that are wrong and events with a value that their attribute does not
     allow; `wrong_clauses` and `wrong_events` list them. `broadcast_limit`, in bytes: subscriptions whose index would be
     larger are shuffled; a quarter of an executor's memory if not given.
@@ -89,7 +91,7 @@ def match(
 def explain(
     events: DataFrame | str | Path,
     subscriptions: DataFrame,
-    space: Space,
+    space: Space | None = None,
     *,
     strategy: str = "auto",
     on_error: str = "raise",
@@ -127,7 +129,7 @@ class Job:
         self,
         events: DataFrame | str | Path,
         subscriptions: DataFrame,
-        space: Space,
+        space: Space | None,
         strategy: str,
         on_error: str,
         broadcast_limit: int | None,
@@ -136,9 +138,11 @@ class Job:
             raise CallerError(f"strategy is one of {', '.join(map(repr, STRATEGIES))}, not {shown(strategy)}")
         check_on_error(on_error)
         self.session = session_of(subscriptions)
+        self.events = self.session.read.parquet(os.fspath(events)) if isinstance(events, str | Path) else events
+        if space is None:
+            space = space_of(self.events, subscriptions)
         check_time_zone(self.session, space)
         self.space, self.asked, self.skip = space, strategy, on_error == "skip"
-        self.events = self.session.read.parquet(os.fspath(events)) if isinstance(events, str | Path) else events
         self.attributes = event_columns(self.events.schema, space)
         if subscriptions.isStreaming:
             raise CallerError("the subscriptions are a stream: match needs all of them, so read them as a table")

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.matching.cells import CELLS_MAX, VALUES_MAX, AxisGrid, Key, code, hashed, hashes, position
 from thatch.spark.matching.typed import (
@@ -112,7 +113,7 @@ def _salt_count(salts: Mapping[int, int]) -> str:
 
 def match_native(
     events: DataFrame,
-    attributes: Sequence[str],
+    attributes: Sequence[ColumnPath],
     subscriptions: SubscriptionFrame,
     keys: Sequence[Key],
     rest: bool,
@@ -142,7 +143,7 @@ def match_native(
 
 def _coded(
     events: DataFrame,
-    attributes: Sequence[str],
+    attributes: Sequence[ColumnPath],
     event: Sequence[str],
     space: Space,
     keys: Sequence[Key],

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from thatch.space.attribute import Attribute
+from thatch.space.schemas import ColumnPath
 from thatch.spark.matching.cells import (
     ATTRIBUTES_MAX,
     CELLS_MAX,
@@ -59,7 +60,9 @@ class Native(msgspec.Struct):
     hot: list[tuple[int, float]]  # codes that many events have, and their share
 
 
-def sampled(events: DataFrame, columns: Sequence[str], subscriptions: SubscriptionFrame, skip: bool) -> DataFrame:
+def sampled(
+    events: DataFrame, columns: Sequence[ColumnPath], subscriptions: SubscriptionFrame, skip: bool
+) -> DataFrame:
     """Both samples in one DataFrame: a double for each value of an event, and for each bound of a subscription."""
     space, wanted = subscriptions.space, constrained(subscriptions)
     attributes = [space.attributes[index] for index in wanted]

@@ -23,6 +23,8 @@ from pyspark import SparkContext, SparkFiles
 
 from thatch.matching.index import TreeView
 from thatch.matching.mapped import opened, packed
+from thatch.space.schemas import ColumnPath
+from thatch.space.space import field_of
 from thatch.spark.clauses import array_of, stream_of
 
 ROWS_MAX = 65_536  # of a batch that is handed on
@@ -59,10 +61,13 @@ class Arrived:
         self._ids = ids
         weakref.finalize(self, path.unlink, missing_ok=True)
 
-    def matched(self, batch: pa.RecordBatch, attributes: list[str], skip: bool) -> Iterator[pa.RecordBatch]:
+    def matched(self, batch: pa.RecordBatch, attributes: list[ColumnPath], skip: bool) -> Iterator[pa.RecordBatch]:
         """The rows of a batch, each as often as it matches, with the ids. `attributes` are the columns of the batch
         that hold the attributes of the space, in its order; `skip`: rows with a bad value match nothing."""
-        events = {a.name: batch.column(name) for a, name in zip(self.space.attributes, attributes, strict=True)}
+        events = {
+            attribute.name: field_of(batch.column(path[0]), path[1:])
+            for attribute, path in zip(self.space.attributes, attributes, strict=True)
+        }
         if skip:
             columns, good = self.space.encode_valid(events)
             rows, numbers = self.view.match_points(columns)

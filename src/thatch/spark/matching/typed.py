@@ -121,7 +121,7 @@ def _bounds(subscriptions: SubscriptionFrame, index: int) -> list[str]:
     """The columns of one attribute, from typed columns."""
     attribute = subscriptions.space.attributes[index]
     least, most = (
-        value_of(side[index], attribute) if index in side else f"CAST(NULL AS {spark_type(attribute)})"
+        value_of((side[index],), attribute) if index in side else f"CAST(NULL AS {spark_type(attribute)})"
         for side in (subscriptions.low, subscriptions.high)
     )
     if is_text(attribute):

@@ -30,7 +30,7 @@ from thatch.space.space import Space
 from thatch.spark.clauses import array_of, stream_of
 from thatch.spark.encoded import Source, packed_region, unpacked_region
 from thatch.spark.reducing.divide import Division
-from thatch.spark.tables import check_time_zone, event_columns, session_of
+from thatch.spark.tables import check_time_zone, event_columns, session_of, value_of
 from thatch.spark.text import name_sql
 
 EVENTS = 10_000  # that mergers are weighed with
@@ -56,7 +56,7 @@ def sampled_events(events: DataFrame, rows: int, space: Space, skip: bool = Fals
     those that have a bad value."""
     check_time_zone(session_of(events), space)
     columns = event_columns(events.schema, space)
-    names = [f"{name_sql(own)} AS {name_sql(a.name)}" for own, a in zip(columns, space.attributes, strict=True)]
+    names = [f"{value_of(own, a)} AS {name_sql(a.name)}" for own, a in zip(columns, space.attributes, strict=True)]
     some = events if rows <= count else events.sample(fraction=min(1.0, 1.2 * count / rows), seed=1).limit(count)
     table = some.selectExpr(*names).toArrow()
     return table.filter(pa.array(space.encode_valid(table)[1])) if skip else table

@@ -1,0 +1,52 @@
+"""Which engine does the work: this process, or Spark."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from thatch.cli.tabular import megabytes
+from thatch.errors import CallerError
+from thatch.local.files import Format, files_in, has_scheme, one_kind
+
+LOCAL_BYTES_MAX = 2 * 2**30  # of files, that `auto` leaves to this process
+
+
+def add_engine(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--engine",
+        choices=("auto", "local", "spark"),
+        default="auto",
+        help="local: in this process, without Java; spark; auto (default): local for local files of Parquet or CSV of "
+        f"up to {LOCAL_BYTES_MAX // 2**30} GB, if nothing about Spark is said",
+    )
+
+
+def chosen_engine(options: argparse.Namespace, inputs: Sequence[str], reading: Format) -> tuple[str, str]:
+    """The engine, and why."""
+    if options.engine != "auto":
+        return options.engine, "it was asked for"
+    if options.master or options.conf:
+        return "spark", "a master or a setting of Spark was given"
+    if getattr(options, "strategy", "auto") != "auto":
+        return "spark", "a strategy of Spark was given"
+    for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+        if name in os.environ:
+            return "spark", f"{name} is set"
+    size = 0
+    for path in inputs:
+        if has_scheme(path):
+            return "spark", f"{path} is not a local path"
+        try:
+            kind, files = one_kind([path], reading), files_in([path])
+        except CallerError:
+            continue  # the engine says what is wrong with it
+        if kind == "json":
+            return "spark", f"{path} is JSON, which only Spark reads"
+        if any("=" in part for file in files for part in os.path.relpath(file, path).split(os.sep)[:-1]):
+            return "spark", f"{path} is partitioned by folders"
+        size += sum(map(os.path.getsize, files))
+    if size > LOCAL_BYTES_MAX:
+        return "spark", f"{megabytes(size)} of files are more than {megabytes(LOCAL_BYTES_MAX)}"
+    return "local", f"{megabytes(size)} of local files"

@@ -1,0 +1,146 @@
+"""`thatch match` in this process: files in, files out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from thatch.cli.match_request import MatchRequest
+from thatch.errors import CallerError
+from thatch.local.events import MALFORMED, EventBatch
+from thatch.local.match import Match
+from thatch.local.subscriptions import SubscriptionRows, WrongClause, joined, subscriptions_of
+from thatch.local.writing import OutputFolder
+
+SHOWN = 10  # matches, where there is no output
+NAMED = 3  # clauses that an error names
+SHOWN_AFTER = 1.0  # seconds: short work shows no progress
+CLAUSES = pa.schema(
+    [("id", pa.string()), ("where", pa.string()), ("line", pa.int32()), ("column", pa.int32()), ("error", pa.string())]
+)
+
+
+def match(request: MatchRequest) -> dict[str, Any]:
+    """Match, write the output, and return what the summary says."""
+    start = time.perf_counter()
+    on_error = "skip" if request.skip else "raise"
+    try:
+        parts = [SubscriptionRows.of_clauses(request.clauses)] if request.clauses or not request.tables else []
+        parts += [subscriptions_of(path, request.reading) for path in request.tables]
+        rows, events = joined(parts), list(request.events)
+        if rows.wrong and not request.skip:
+            raise CallerError(_wrong_clauses(list(rows.wrong)))
+        work = Match.of(events, rows, request.space, on_error, request.reading, request.time_zone)
+        if work.compiled.wrong and not request.skip:
+            raise CallerError(_wrong_clauses(work.compiled.wrong))
+        result = _written(work, request)
+    except CallerError as error:
+        raise CallerError(str(error).replace("on_error='skip'", "--on-error skip")) from None
+    return result | {"seconds": time.perf_counter() - start}
+
+
+def _written(work: Match, request: MatchRequest) -> dict[str, Any]:
+    wrong, matches, first = work.compiled.wrong, 0, list[dict[str, Any]]()
+    with ExitStack() as stack:
+        outputs: dict[str, OutputFolder] = {}
+        schemas = {"matches": work.schema, "events": _judged_schema(work), "clauses": CLAUSES}
+        for name, (path, kind) in request.outputs.items():
+            outputs[name] = stack.enter_context(_all_or_nothing(path, kind, schemas[name], request.overwrite))
+            outputs[name].check_keeps([*work.events.files, *request.tables])
+        if request.skip:
+            work.on_bad = lambda batch, why: outputs["events"].write(_judged(batch, why, schemas["events"], work))
+            if wrong:
+                outputs["clauses"].write(_listed(wrong))
+        for batch in _counted_up(work):
+            matches += batch.num_rows
+            if "matches" in outputs:
+                outputs["matches"].write(batch)
+            elif len(first) < SHOWN:
+                for row in batch.slice(0, SHOWN - len(first)).to_pylist():
+                    first.append({name: _plain(value, work.space.zone) for name, value in row.items()})
+        for name, output in outputs.items():
+            if name == "matches" or output.rows:
+                output.finish()
+            else:
+                output.remove()
+    result: dict[str, Any] = {
+        "events": work.seen,
+        "subscriptions": len(work.compiled.ids) + len(wrong),
+        "matches": matches,
+        "skipped": {"events": work.bad, "clauses": len(wrong)},
+    }
+    if work.bad or wrong:
+        result["skipped"]["path"] = request.skipped_path
+    return result | ({"output": request.output} if request.output else {"first": first})
+
+
+@contextmanager
+def _all_or_nothing(path: str, kind: str, schema: pa.Schema, overwrite: bool) -> Iterator[OutputFolder]:
+    output = OutputFolder(path, kind, schema, overwrite)
+    try:
+        yield output
+    finally:
+        output.give_up()
+
+
+def _judged_schema(work: Match) -> pa.Schema:
+    """Of events that are left out: as they were read, what is wrong, and of text the record that is no row."""
+    taken = {name.lower() for name in work.events.schema.names}
+    names = ["error"] if work.events.has_types else ["error", "record"]
+    added = [pa.field(name if name not in taken else f"thatch_{name}", pa.string()) for name in names]
+    return pa.schema([*work.events.schema, *added])
+
+
+def _judged(batch: EventBatch, wrong: dict[int, str], schema: pa.Schema, work: Match) -> pa.RecordBatch:
+    rows = sorted(wrong)
+    taken = batch.read.take(pa.array(rows, pa.int64()))
+    fields = [work.events.fields_of(record) for record in batch.malformed]
+    columns = [
+        pa.concat_arrays([column, pa.array([each[at] for each in fields], column.type)])
+        for at, column in enumerate(taken.columns)
+    ]
+    columns.append(pa.array([wrong[row] for row in rows] + [MALFORMED] * len(fields), pa.string()))
+    if len(schema) > len(columns):
+        columns.append(pa.array([None] * len(rows) + batch.malformed, pa.string()))
+    return pa.record_batch(columns, schema=schema)
+
+
+def _wrong_clauses(wrong: list[WrongClause]) -> str:
+    lines = []
+    for each in wrong[:NAMED]:
+        place = "" if each.line is None else f"line {each.line}, column {each.column}: "
+        clause = "" if each.clause is None else "\n    " + each.clause[:200].replace("\n", "\n    ")
+        lines.append(f"subscription {'?' if each.id is None else each.id}: {place}{each.rule}{clause}")
+    more = "\nand more" if len(wrong) > NAMED else ""
+    return "\n".join(lines) + f"{more}\nCorrect them, or leave them out with --on-error skip"
+
+
+def _plain(value: Any, zone: ZoneInfo) -> Any:
+    """What has no plain form in JSON is text, times in the zone of the space."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return str(value.astimezone(zone).replace(tzinfo=None))
+    return value.hex().upper() if isinstance(value, bytes) else value
+
+
+def _listed(wrong: list[WrongClause]) -> pa.RecordBatch:
+    rows = [[None if w.id is None else str(w.id), w.clause, w.line, w.column, w.rule] for w in wrong]
+    return pa.RecordBatch.from_pylist([dict(zip(CLAUSES.names, row, strict=True)) for row in rows], CLAUSES)
+
+
+def _counted_up(work: Match) -> Iterator[pa.RecordBatch]:
+    """On a terminal, how many events were looked at; nothing in a pipe."""
+    start, loud = time.monotonic(), sys.stderr.isatty()
+    for batch in work.matches():
+        seconds = time.monotonic() - start
+        if loud and seconds > SHOWN_AFTER:
+            print(f"\r\033[K{work.seen:,} events, {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+        yield batch
+    if loud:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,11 @@
+"""Matching tables and files in this process, on Arrow: no Spark, no Java.
+
+In reading order:
+
+    files          files, folders and globs, and what they hold by their names
+    text_values    columns of text to values, as Spark casts them
+    events         tables and files of events, batch by batch, with the place of each row
+    subscriptions  tables and mappings of subscriptions to regions, and what is wrong with the others
+    writing        folders of results
+    match          `match`: every event with every subscription that wants it
+"""

@@ -1,0 +1,257 @@
+"""Tables and files of events, batch by batch, with the place of each row and what is wrong with its text.
+
+CSV has a header in every file, the same in all, and doubles a quote to escape it; an empty field is NULL, and `""` is
+the empty string. A record with a field too few or too many is malformed, and so is one whose quotes hold a line break,
+unless records may span lines. Columns of attributes are read as Spark casts text; the others stay text.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thatch.errors import CallerError
+from thatch.local.files import Format, files_in, one_kind
+from thatch.local.text_values import arrow_type, values_of
+from thatch.space.space import Space
+
+ROWS = 65_536  # of a batch: its columns fit into the caches, and Python is called seldom
+BLOCK = 1 << 24  # bytes of CSV read at once, and so the longest record
+MALFORMED = "malformed: not a record of this table (where records span lines, --multiline is needed)"
+
+
+class EventBatch(NamedTuple):
+    rows: pa.RecordBatch
+    first: int  # the number of its first row in its file or table, from 0
+    file: str | None
+    wrong: dict[int, str]  # rows of it whose text cannot be read, and why
+    malformed: list[str]  # records that are no rows
+    read: pa.RecordBatch  # the rows as they were read: text, of text
+
+
+class EventSource:
+    """Where events come from. The schema is that of their values."""
+
+    schema: pa.Schema
+    has_types = True  # else its columns are text
+    files: Sequence[str] = ()
+
+    def value_schema(self, space: Space) -> pa.Schema:
+        """The schema of the batches, with the attributes of this space."""
+        return self.schema
+
+    def fields_of(self, record: str) -> list[str | None]:
+        """The fields of a record that is no row, as far as there are columns for them."""
+        return [None] * len(self.schema)
+
+    def batches(self, space: Space) -> Iterator[EventBatch]:
+        """All of them, in order; in text, the attributes of this space as their values."""
+        raise NotImplementedError
+
+
+class TableEvents(EventSource):
+    """A table in memory, or a stream of batches."""
+
+    def __init__(self, reader: pa.Table) -> None:
+        self.table, self.schema = reader, reader.schema
+
+    def batches(self, space: Space) -> Iterator[EventBatch]:
+        first = 0
+        for batch in self.table.to_batches(ROWS):
+            yield EventBatch(batch, first, None, {}, [], batch)
+            first += batch.num_rows
+
+
+class ParquetEvents(EventSource):
+    """Parquet files: the columns of the first; in another one, those that it lacks are NULL."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self.files = files
+        self.schema = _as_spark_reads(_parquet(files[0]))
+
+    def batches(self, space: Space) -> Iterator[EventBatch]:
+        for path in self.files:
+            file, first = _parquet(path), 0
+            names = [name for name in self.schema.names if name in file.schema_arrow.names]
+            for batch in file.iter_batches(ROWS, columns=names):
+                rows = _in_schema(batch, self.schema, path)
+                yield EventBatch(rows, first, path, {}, [], rows)
+                first += batch.num_rows
+
+
+class CsvEvents(EventSource):
+    """CSV files with the same header."""
+
+    has_types = False
+
+    def __init__(self, files: Sequence[str], format: Format) -> None:
+        self.files, self.format = files, format
+        names = self._names(files[0])
+        for path in files[1:]:
+            if self._names(path) != names:
+                raise CallerError(f"{path}: its header differs from that of {files[0]}: {', '.join(names)}")
+        if len({name.lower() for name in names}) < len(names):
+            raise CallerError(f"{files[0]}: two columns have one name: {', '.join(map(repr, names))}")
+        self.schema = pa.schema([(name, pa.string()) for name in names])
+
+    def _names(self, path: str) -> list[str]:
+        names: list[str] = self._open(path, {}, []).schema.names
+        return names
+
+    def _open(self, path: str, types: dict[str, pa.DataType], malformed: list[str]) -> Any:
+        from pyarrow import csv as arrow_csv
+
+        def note(row: Any) -> str:
+            malformed.append(row.text or "")
+            return "skip"
+
+        parse = arrow_csv.ParseOptions(
+            delimiter=self.format.delimiter, newlines_in_values=self.format.multiline, invalid_row_handler=note
+        )
+        convert = arrow_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
+        convert.quoted_strings_can_be_null = False
+        try:
+            return arrow_csv.open_csv(path, arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK), parse, convert)
+        except (pa.ArrowException, OSError) as error:
+            raise CallerError(f"{path}: cannot be read as CSV: {error}") from None
+
+    def batches(self, space: Space) -> Iterator[EventBatch]:
+        types = dict.fromkeys(self.schema.names, pa.string())
+        for path in self.files:
+            malformed: list[str] = []
+            reader, first = self._open(path, types, malformed), 0
+            while True:
+                try:
+                    batch = reader.read_next_batch()
+                except StopIteration:
+                    break
+                except pa.ArrowException as error:
+                    raise CallerError(f"{path}: cannot be read as CSV: {error}") from None
+                yield self._valued(batch, first, path, space, malformed)
+                first += batch.num_rows
+            if malformed:
+                nothing = pa.RecordBatch.from_pylist([], self.value_schema(space))
+                none_read = pa.RecordBatch.from_pylist([], self.schema)
+                yield EventBatch(nothing, first, path, {}, malformed, none_read)
+
+    def _valued(self, batch: pa.RecordBatch, first: int, path: str, space: Space, malformed: list[str]) -> EventBatch:
+        columns, wrong = [], dict[int, str]()
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if not self.format.multiline:
+                broken = pc.indices_nonzero(pc.match_substring(column, "\n").fill_null(False)).to_pylist()
+                wrong |= dict.fromkeys(broken, MALFORMED)
+            index = space.index(name)
+            if index is not None:
+                column, own = values_of(column, space.attributes[index])
+                wrong = own | wrong
+            columns.append(column)
+        noted, malformed[:] = list(malformed), []
+        return EventBatch(pa.record_batch(columns, self.value_schema(space)), first, path, wrong, noted, batch)
+
+    def fields_of(self, record: str) -> list[str | None]:
+        found = next(csv.reader([record], delimiter=self.format.delimiter), [])
+        size = len(self.schema)
+        return [each or None for each in found[:size]] + [None] * (size - len(found))
+
+    def value_schema(self, space: Space) -> pa.Schema:
+        fields = []
+        for name in self.schema.names:
+            index = space.index(name)
+            fields.append((name, pa.string() if index is None else arrow_type(space.attributes[index])))
+        return pa.schema(fields)
+
+
+def events_of(given: Any, format: Format) -> EventSource:
+    """EventSource from an Arrow table, a pandas or Polars frame, or the path of files."""
+    if isinstance(given, str) or hasattr(given, "__fspath__") or _are_paths(given):
+        paths = [str(each) for each in given] if isinstance(given, list | tuple) else [str(given)]
+        kind, files = one_kind(paths, format), files_in(paths)
+        if kind == "parquet":
+            return ParquetEvents(files)
+        if kind == "csv":
+            return CsvEvents(files, format)
+        raise CallerError(f"{paths[0]}: JSON is read on Spark only")
+    return TableEvents(table_of(given, "events"))
+
+
+def _are_paths(given: Any) -> bool:
+    return isinstance(given, list | tuple) and bool(given) and all(isinstance(each, str) for each in given)
+
+
+def table_of(given: Any, what: str) -> pa.Table:
+    """An Arrow table from whatever gives one: Arrow's own, pandas, and all with the Arrow PyCapsule interface."""
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    if type(given).__module__.split(".")[0] == "pandas":
+        return pa.Table.from_pandas(given, preserve_index=False)
+    if hasattr(given, "__arrow_c_stream__"):
+        table = pa.table(given)
+        return table.cast(pa.schema([field.with_type(_without_views(field.type)) for field in table.schema]))
+    raise CallerError(
+        f"{what} are an Arrow table, a pandas or Polars frame, or the path of files, not {type(given).__name__}"
+    )
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Polars has strings as views, of which Arrow cannot take rows."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return pa.struct([field.with_type(_without_views(field.type)) for field in fields])
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_without_views(kind.value_type))
+    return kind
+
+
+def _parquet(path: str) -> Any:
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit="us")
+    except (pa.ArrowException, OSError) as error:
+        raise CallerError(f"{path}: cannot be read as Parquet: {error}") from None
+
+
+def _as_spark_reads(file: Any) -> pa.Schema:
+    """The schema of a file, in the types that Spark has for its columns: signed integers, and instants for the old
+    timestamps of 96 bits."""
+    old = {
+        column.path
+        for column in (file.schema.column(at) for at in range(len(file.schema)))
+        if column.physical_type == "INT96"
+    }
+    signed = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+    signed[pa.uint64()] = pa.decimal128(20, 0)
+    fields = []
+    for field in file.schema_arrow:
+        kind = pa.timestamp("us", "UTC") if field.name in old else signed.get(field.type, field.type)
+        fields.append(field.with_type(kind))
+    return pa.schema(fields)
+
+
+def _in_schema(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+        elif batch.column(at).type == field.type:
+            columns.append(batch.column(at))
+        else:
+            try:
+                columns.append(batch.column(at).cast(field.type))
+            except pa.ArrowException:
+                own = batch.column(at).type
+                raise CallerError(
+                    f"{path}: its column {field.name!r} is {own}, that of the first file {field.type}"
+                ) from None
+    return pa.record_batch(columns, schema=schema)

@@ -1,0 +1,88 @@
+"""Files, folders and globs: which files they are, and what these hold by their names."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from thatch.errors import CallerError
+
+SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+COMPRESSED = {"gz", "bz2", "zst", "lz4", "snappy"}
+
+
+@dataclass(frozen=True)
+class Format:
+    """How text files are written: format, delimiter, records over several lines."""
+
+    kind: str | None = None  # None: by the names of the files
+    delimiter: str = ","
+    multiline: bool = False
+
+
+def kind_of(path: str) -> str | None:
+    """The kind of a file, a folder or a glob, by its name or by those of the files in it; None if they do not tell."""
+    named = _kind_of_name(path)
+    if named is None and os.path.isdir(path):
+        return next(filter(None, map(_kind_of_name, _inside(path))), None)
+    if named is None and glob.has_magic(path):
+        return next(filter(None, map(kind_of, sorted(glob.glob(path)))), None)
+    return named
+
+
+def _kind_of_name(path: str) -> str | None:
+    suffixes = [each.lstrip(".").lower() for each in PurePosixPath(path.rstrip("/")).suffixes]
+    while suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    return SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def one_kind(paths: Sequence[str], format: Format) -> str:
+    """The kind of all these; an error if they are of several, or do not tell."""
+    kinds = {format.kind or kind_of(path) for path in paths}
+    if None in kinds or len(kinds) > 1:
+        what = "are of several kinds" if len(kinds) > 1 else "do not tell their kind by their names"
+        raise CallerError(f"{', '.join(paths)}: {what}; give --input-format parquet, csv or json")
+    return str(kinds.pop())
+
+
+def has_scheme(path: str) -> bool:
+    return re.match(r"\w+:", path) is not None
+
+
+def is_table(path: str) -> bool:
+    """Whether a file of subscriptions is a table; else it has a clause on each line."""
+    if Path(path).is_file():
+        return kind_of(path) is not None
+    return Path(path).is_dir() or kind_of(path) is not None or glob.has_magic(path)
+
+
+def files_in(paths: Sequence[str]) -> list[str]:
+    """The files that paths name, in order; those in folders whose names begin with a dot or a low line are left out,
+    as Spark does. A file that exists is meant, even if its name looks like a pattern."""
+    found: list[str] = []
+    for path in paths:
+        if os.path.isfile(path):
+            found.append(path)
+        elif os.path.isdir(path):
+            found += _inside(path)
+        else:
+            matches = sorted(glob.glob(path)) if glob.has_magic(path) else []
+            if not matches:
+                raise CallerError(f"{path}: no such file or folder")
+            found += files_in(matches)
+    if not found:
+        raise CallerError(f"{', '.join(paths)}: holds no files")
+    return found
+
+
+def _inside(folder: str) -> list[str]:
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name[0] not in "._")
+        found += [os.path.join(place, name) for name in sorted(names) if name[0] not in "._"]
+    return found

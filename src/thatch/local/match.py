@@ -1,0 +1,258 @@
+"""Every event with every subscription that wants it, in this process.
+
+EventSource come in batches; each batch is encoded and asked of the index by one of a few threads, which the kernels and
+Arrow leave to run side by side. A handful of batches is under way at a time, so that memory does not grow with the
+table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from thatch.errors import CallerError, EventError, check_on_error
+from thatch.local.events import MALFORMED, EventBatch, EventSource, events_of
+from thatch.local.files import Format
+from thatch.local.subscriptions import Compiled, compiled, raise_wrong, subscriptions_of
+from thatch.local.text_values import rule_of
+from thatch.space.axis import Coordinates
+from thatch.space.space import Space
+
+ID = "subscription_id"
+FEW = 8  # subscriptions: asked one by one, they are through before an index is built
+THREADS = min(4, os.cpu_count() or 1)
+ROWS_MAX = 262_144  # of a batch of matches
+WRONG_SHOWN, EVENT_SHOWN = 3, 400  # bad events that an error names, and characters of each
+if TYPE_CHECKING:
+    from thatch.region.ball import Ball
+    from thatch.region.region import Region
+    from thatch.space.arrays import Ints
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def match(events: Any, subscriptions: Any, space: Space | None = None, *, on_error: str = "raise") -> pa.Table:
+    """Every event with every subscription that wants it: the event's columns and `subscription_id`, as an Arrow table,
+    in the order of the events.
+
+    `events` is an Arrow table, a pandas or Polars frame, or the path of Parquet or CSV files; `subscriptions` is a
+    mapping of ids to clauses, a table of `id` and `where`, or one of `id` and typed columns of bounds (`low_price`,
+    `high_price`), also as a path. Without a space, it is taken from the schema of the events: CSV has none.
+    `on_error="skip"` leaves out clauses that are wrong and events with a value that their attribute does not allow.
+
+    >>> import pyarrow as pa
+    >>> trades = pa.table({"symbol": ["IBM", "SAP", "IBM"], "price": [12.5, 80.0, None]})
+    >>> found = match(trades, {"cheap": "price < 20", "ibm": "symbol = 'IBM'"})
+    >>> found.select(["price", "subscription_id"]).to_pylist()
+    [{'price': 12.5, 'subscription_id': 'cheap'}, {'price': 12.5, 'subscription_id': 'ibm'}, \
+{'price': None, 'subscription_id': 'ibm'}]
+    """
+    work = Match.of(events, subscriptions, space, on_error)
+    if work.compiled.wrong and not work.skip:
+        raise_wrong(work.compiled.wrong)
+    if work.compiled.wrong:
+        warnings.warn(f"{len(work.compiled.wrong):,} clauses are wrong and left out", stacklevel=2)
+    return pa.Table.from_batches(work.matches(), work.schema)
+
+
+@dataclass
+class Match:
+    """A match that is about to be done: events, subscriptions and their space."""
+
+    events: EventSource
+    compiled: Compiled
+    space: Space
+    skip: bool
+    seen: int = 0  # events so far
+    bad: int = 0  # of them, so far
+    on_bad: Callable[[EventBatch, dict[int, str]], None] | None = None  # is given what is left out
+
+    @classmethod
+    def of(
+        cls,
+        events: Any,
+        subscriptions: Any,
+        space: Space | None,
+        on_error: str,
+        format: Format | None = None,
+        time_zone: str = "UTC",
+    ) -> Match:
+        check_on_error(on_error)
+        source = events_of(events, format or Format())
+        rows = subscriptions_of(subscriptions, format or Format())
+        if space is None:
+            if not source.has_types:
+                raise CallerError("CSV has no types: declare a space, such as 'price double, symbol string'")
+            space = Space.of_columns(source.schema, rows.paths(source.schema, time_zone), time_zone)
+        _check_columns(source, space)
+        return cls(source, compiled(rows, space), space, on_error == "skip")
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.events.value_schema(self.space).append(pa.field(ID, self.compiled.ids.type))
+
+    def matches(self) -> Iterator[pa.RecordBatch]:
+        """Batches of events, each row as often as it matches, with the ids."""
+        ask = _asked(self.compiled, self.space)
+
+        def found(batch: EventBatch) -> tuple[EventBatch, Ints, Ints, dict[int, str]]:
+            return batch, *self._found(batch, ask)
+
+        for batch, rows, numbers, wrong in in_order(self.events.batches(self.space), found, THREADS):
+            self.seen += batch.rows.num_rows + len(batch.malformed)
+            self._note(batch, wrong)
+            for start in range(0, len(rows), ROWS_MAX):
+                part = slice(start, start + ROWS_MAX)
+                taken = batch.rows.take(pa.array(rows[part]))
+                ids = self.compiled.ids.take(pa.array(numbers[part]))
+                yield taken.append_column(pa.field(ID, ids.type), ids)
+
+    def _found(self, batch: EventBatch, ask: Asking) -> tuple[Ints, Ints, dict[int, str]]:
+        rows, space = batch.rows, self.space
+
+        def matched() -> tuple[Ints, Ints, dict[int, str]]:
+            wrong = dict(batch.wrong)
+            try:
+                columns, kept = space.encode_batch(rows), None
+            except EventError:
+                columns, good = space.encode_valid(rows)
+                kept = np.flatnonzero(good)
+                for row in np.flatnonzero(~good).tolist():
+                    wrong.setdefault(row, _why(rows.slice(row, 1), space))
+            found, numbers = ask(columns)
+            if kept is not None:
+                found = kept[found]
+            if batch.wrong:  # their text could not be read: the value is not NULL
+                right = ~np.isin(found, np.array(list(batch.wrong), np.int64))
+                found, numbers = found[right], numbers[right]
+            return found, numbers, wrong
+
+        return space.stable(matched)[0]
+
+    def _note(self, batch: EventBatch, wrong: dict[int, str]) -> None:
+        bad = len(wrong) + len(batch.malformed)
+        if not bad:
+            return
+        if not self.skip:
+            raise CallerError(_bad_events(batch, wrong))
+        self.bad += bad
+        if self.on_bad is not None:
+            self.on_bad(batch, wrong)
+
+
+Asking = Callable[[list[Coordinates]], "tuple[Ints, Ints]"]
+
+
+def _asked(subscriptions: Compiled, space: Space) -> Asking:
+    """How events are asked who wants them: by an index, or by each of a few subscriptions."""
+    regions = subscriptions.regions
+    if len(regions) > FEW:
+        from thatch.matching.index import TreeMatcher
+
+        matcher = TreeMatcher(space)
+        matcher.add_many(np.arange(len(regions)), regions)
+        view = matcher.view()
+
+        def ask(columns: list[Coordinates]) -> tuple[Ints, Ints]:
+            rows, numbers = view.match_points(columns)
+            order = np.lexsort((numbers, rows))
+            return rows[order], numbers[order]
+
+        return ask
+
+    def each(columns: list[Coordinates]) -> tuple[Ints, Ints]:
+        found = [np.flatnonzero(_held(region, columns)) for region in regions]
+        rows = np.concatenate([*found, np.zeros(0, np.int64)])
+        numbers = np.repeat(np.arange(len(regions)), [len(own) for own in found])
+        order = np.lexsort((numbers, rows))
+        return rows[order], numbers[order]
+
+    return each
+
+
+def _held(region: Region, columns: list[Coordinates]) -> Any:
+    """`Region.contains_points`, without the compiler where it is not needed: to load it takes longer than the rest."""
+    held = np.zeros(len(columns[0]), np.bool_)
+    for term in region.terms:
+        mask = np.ones(len(held), np.bool_)
+        for index, intervals in term.sides:
+            column, ends = columns[index], intervals.to_numpy().reshape(-1, 2)
+            if len(ends) == 1:
+                mask &= (column >= ends[0, 0]) & (column <= ends[0, 1])
+            else:
+                place = np.searchsorted(ends[:, 0], column, "right") - 1
+                mask &= (place >= 0) & (column <= ends[np.maximum(place, 0), 1])
+        for ball in term.balls:
+            mask &= _within(ball, columns, region.space)
+        held |= mask
+    return held
+
+
+def _within(ball: Ball, columns: list[Coordinates], space: Space) -> Any:
+    """Squares are added from left to right, as Spark does; NaN is never within."""
+    total = np.zeros(len(columns[0]))
+    for index, middle in zip(ball.attributes, ball.centre, strict=True):
+        offset = space.attributes[index].axis.to_double(columns[index]) - middle
+        total = total + offset * offset
+    return total <= ball.radius * ball.radius
+
+
+def in_order(items: Iterable[T], work: Callable[[T], U], threads: int) -> Iterator[U]:
+    """What work makes of each item, in their order, by a few threads; a few items are under way at a time."""
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[U]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _bad_events(batch: EventBatch, wrong: dict[int, str]) -> str:
+    """Where the first bad events of a batch are, what is wrong with them, and what they are."""
+    place, lines = batch.file or "the events", []
+    for record in batch.malformed[:WRONG_SHOWN]:
+        lines.append(f"{place}: {MALFORMED}\n    {record[:EVENT_SHOWN]}")
+    for row in sorted(wrong)[: WRONG_SHOWN - len(lines)]:
+        event = {name: each for name, each in batch.read.slice(row, 1).to_pylist()[0].items() if each is not None}
+        text = json.dumps(event, separators=(",", ":"), default=str, ensure_ascii=False)
+        lines.append(f"{place}, row {batch.first + row}: {wrong[row]}\n    {text[:EVENT_SHOWN]}")
+    more = "\nand more" if len(wrong) + len(batch.malformed) > len(lines) else ""
+    return "\n".join(lines) + f"{more}\nCorrect them, or leave them out with on_error='skip'"
+
+
+def _why(row: pa.RecordBatch, space: Space) -> str:
+    try:
+        space.encode_batch(row)
+    except EventError as error:
+        return rule_of(error)
+    raise AssertionError("a row that was refused is accepted")
+
+
+def _check_columns(events: EventSource, space: Space) -> None:
+    """What Spark refuses, before anything is read."""
+    by_name: dict[str, str] = {}
+    for name in events.schema.names:
+        if name.lower() in by_name:
+            first = by_name[name.lower()]
+            raise CallerError(f"the events have the columns {first!r} and {name!r}, which case does not tell apart")
+        by_name[name.lower()] = name
+    missing = [a.name for a in space if a.path[0].lower() not in by_name]
+    if missing:
+        raise CallerError(
+            f"the events have no column {', '.join(map(repr, missing))}, which the space has as attribute; their "
+            f"columns are {', '.join(map(repr, events.schema.names))}"
+        )
+    if ID in by_name:
+        raise CallerError(f"the events have a column {by_name[ID]!r} already, where the result has its ids: rename it")

@@ -1,0 +1,133 @@
+"""Folders of results, as Spark writes them: all of it or nothing, and what was there before stays until then."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import IO, Any
+
+import pyarrow as pa
+
+from thatch.errors import CallerError
+
+DONE = "_SUCCESS"  # the file that Spark puts into a folder that is complete
+
+
+def output_kind(path: str | None) -> str:
+    """By the name of a folder: Parquet unless it says otherwise."""
+    named = re.search(r"\.(parquet|csv|json)/?$", path or "")
+    return named[1] if named else "parquet"
+
+
+class OutputFolder:
+    """A folder with one file, Parquet, CSV or JSON lines. What is there already is replaced when all is written."""
+
+    def __init__(self, path: str, kind: str, schema: pa.Schema, overwrite: bool) -> None:
+        self.path, self.kind, self.schema = path.rstrip("/"), kind, schema
+        if os.path.exists(self.path) and not overwrite:
+            raise CallerError(f"{path} exists already: choose another path, or give --overwrite")
+        if os.path.exists(self.path) and not os.path.exists(os.path.join(self.path, DONE)):
+            raise CallerError(f"{path} was not written by Thatch (it has no {DONE}): remove it, or choose another path")
+        self._part = f"{self.path}.{secrets.token_hex(8)}.part"
+        self._sink: Any = None
+        self.rows = 0
+
+    def check_keeps(self, inputs: Sequence[str]) -> None:
+        """What is read must not be written over."""
+        own = os.path.abspath(self.path)
+        for each in inputs:
+            if os.path.abspath(each) == own or os.path.abspath(each).startswith(f"{own}/"):
+                raise CallerError(f"{self.path} holds {each}, which is read: choose another path")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._sink is None:
+            self._open()
+        self.rows += batch.num_rows
+        if self.kind == "parquet":
+            self._sink.write_batch(batch)
+        elif self.kind == "json":
+            for row in batch.to_pylist():
+                self._sink.write(json.dumps(_json(row), ensure_ascii=False) + "\n")
+        else:
+            for row in batch.to_pylist():
+                self._sink.write(",".join(map(_csv, row.values())) + "\n")
+
+    def _open(self) -> None:
+        os.makedirs(self._part)
+        file = os.path.join(self._part, f"part-00000.{self.kind}")
+        if self.kind == "parquet":
+            import pyarrow.parquet as pq
+
+            self._sink = pq.ParquetWriter(file, self.schema)
+            return
+        sink: IO[str] = open(file, "w", encoding="utf-8", newline="")  # noqa: SIM115
+        self._sink = sink
+        if self.kind == "csv":
+            for field in self.schema:
+                if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
+                    raise CallerError(f"CSV has no place for the column {field.name!r}, which is {field.type}")
+            sink.write(",".join(map(_csv, self.schema.names)) + "\n")
+
+    def finish(self) -> None:
+        if self._sink is None:
+            self._open()
+        self._sink.close()
+        with open(os.path.join(self._part, DONE), "w", encoding="utf-8"):
+            pass
+        self.remove()
+        os.rename(self._part, self.path)
+
+    def remove(self) -> None:
+        """What was there before."""
+        if os.path.isdir(self.path):
+            shutil.rmtree(self.path)
+
+    def give_up(self) -> None:
+        if self._sink is not None:
+            self._sink.close()
+        shutil.rmtree(self._part, ignore_errors=True)
+
+
+def _time(value: datetime) -> str:
+    text = value.isoformat(timespec="microseconds" if value.microsecond % 1000 else "milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return _time(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value) if value == Decimal(repr(float(value))) else str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, bytes):
+        import base64
+
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_json(each) for each in value]
+    return value
+
+
+def _csv(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return _time(value)
+    text = str(_json(value) if isinstance(value, float) else value)
+    if not text or any(mark in text for mark in ',"\n\r') or text != text.strip():
+        return '"' + text.replace('"', '""') + '"'
+    return text
