@@ -57,7 +57,9 @@ def _batch(draw: np.random.Generator, rows: int) -> pa.RecordBatch:
 
 
 MEASURED = (
-    "import resource, sys\ntry:\n    from thatch.cli.main import main\nexcept ImportError:\n    from thatch.cli import main\n"
+    "import resource, sys\n"
+    "try:\n    from thatch.cli.main import main\n"
+    "except ImportError:\n    from thatch.cli import main\n"  # at the earlier commit
     "status = main()\n"
     "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\nsys.exit(status)"
 )
