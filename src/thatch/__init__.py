@@ -17,7 +17,7 @@ The source, in reading order; each file and package imports only what stands bef
     broker    the broker, a pure state machine
     sim       many brokers, one seed
     reports   pages for people
-    local     matching tables and files in one process
+    local     match, reduce, audit over tables and files in one process
     spark     the same over DataFrames
     client    the client, for programs
     node      one broker in the real world
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from thatch.cover.active_set import Change
     from thatch.cover.covers import covers
     from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict
+    from thatch.local.audit import audit
     from thatch.local.match import match
+    from thatch.local.reduce import reduce
     from thatch.table.explain import Explanation, Failure
     from thatch.table.table import RegionMatch, Subscription, SubscriptionTable
 
@@ -83,8 +85,10 @@ __all__ = [
     "UnknownSubscription",
     "Unproven",
     "Verdict",
+    "audit",
     "covers",
     "match",
+    "reduce",
 ]
 _MODULES = {
     "Change": "cover.active_set",
@@ -99,7 +103,9 @@ _MODULES = {
     "Unproven": "cover.verdict",
     "Verdict": "cover.verdict",
     "covers": "cover.covers",
+    "audit": "local.audit",
     "match": "local.match",
+    "reduce": "local.reduce",
 }
 
 

@@ -32,15 +32,21 @@ EVENTS = "symbol,price\nA,5\nA,25\nB,700\n,8\n"
 Run = Callable[..., tuple[int, Any, str]]
 
 
+@pytest.fixture(params=["spark", "local"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> Run:
-    """Runs a command in a folder of its own, in the session of the tests."""
+def run(engine: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> Run:
+    """Runs a command in a folder of its own, in the session of the tests or without one."""
     monkeypatch.chdir(tmp_path)
     Path("rules.txt").write_text("# alerts\n" + "\n".join(CLAUSES) + "\n", encoding="utf-8")
     Path("events.csv").write_text(EVENTS, encoding="utf-8")
 
     def call(*arguments: str, where: str = "rules.txt") -> tuple[int, Any, str]:
-        status = main([*arguments, "--space", SPACE, "--where", where])
+        chosen = [] if arguments[0] == "learn" else ["--engine", engine]
+        status = main([*arguments, "--space", SPACE, "--where", where, *chosen])
         captured = capsys.readouterr()
         return (
             status,
@@ -98,6 +104,7 @@ def test_audit(run: Run) -> None:
     assert status == 2 and "was not written by this command" in err and Path("mine").is_dir()
 
 
+@pytest.mark.parametrize("engine", ["spark"])
 def test_learn(run: Run) -> None:
     status, result, _ = run("learn", "events.csv", "--json", "--output", "learnt")
     assert status == 0 and result["events"] == 4 and result["subscriptions"] == 6

@@ -6,7 +6,8 @@ In reading order:
     arguments          what several commands take: a space, clauses with their places; exit statuses
     match_request      what `thatch match` is asked to do, whichever engine does it
     engine_choice      which engine does the work
-    local_jobs         `thatch match` in this process
+    rules_request      what the commands about subscriptions are asked to do
+    local_jobs         what the commands do in this process
     spark_jobs         what the commands do on Spark
     spark_arguments    what the commands on Spark take
     match              `thatch match`

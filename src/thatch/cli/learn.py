@@ -31,7 +31,8 @@ def run(options: argparse.Namespace) -> int:
     from thatch.cli.spark_jobs.session import check_spark_is_there
 
     check_spark_is_there()
-    from thatch.cli.spark_jobs.rules import RulesRequest, learnt
+    from thatch.cli.rules_request import RulesRequest
+    from thatch.cli.spark_jobs.rules import learnt
 
     request = RulesRequest(**request_fields(options))
     result, starting = on_spark(options, request.space.time_zone, lambda session: learnt(session, request))

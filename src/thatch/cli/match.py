@@ -98,7 +98,7 @@ class _WithoutPandas(MetaPathFinder):
 def _in_this_process(options: argparse.Namespace, request: MatchRequest) -> dict[str, Any]:
     if options.is_program and "pandas" not in sys.modules:
         sys.meta_path.insert(0, _WithoutPandas())
-    from thatch.cli.local_jobs import match
+    from thatch.cli.local_jobs.match import match
 
     return match(request)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from thatch.cli.arguments import NO, OK, add_json, as_text
+from thatch.cli.engine_choice import add_engine, chosen_engine
+from thatch.cli.rules_request import RulesRequest
 from thatch.cli.spark_arguments import add_rules, on_spark, request_fields, seconds_text
 from thatch.cli.tabular import counted
 
@@ -14,12 +16,13 @@ from thatch.cli.tabular import counted
 def add(commands: Any) -> None:
     command = commands.add_parser(
         "reduce",
-        help="find the subscriptions that others make redundant, on Spark",
+        help="find the subscriptions that others make redundant",
         description="Find the subscriptions that are covered by the union of the others, and those that prove it: id, "
         "status (active or passive), covered_by. The active ones match every event that any of them matches. Exit "
         "status 1 if none is redundant.",
         epilog="example: thatch reduce --space 'price double, symbol string' --where alerts.txt --output kept.parquet",
     )
+    add_engine(command)
     add_rules(command, "a folder for the result; without it, the first redundant ones are printed")
     command.add_argument(
         "--merge", type=float, metavar="SHARE", help="find mergers that add at most this share; 0: perfect ones only"
@@ -32,16 +35,28 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    request = RulesRequest(**request_fields(options), merge=options.merge)
+    engine, why = chosen_engine(options, [*request.tables, *request.events], request.reading)
+    done = _on_spark(options, request) if engine == "spark" else _in_this_process(request)
+    result = {"engine": engine, "engine_reason": why} | done
+    print(as_text(result) if options.json else "\n".join(summary(result)))
+    return OK if result["passive"] else NO
+
+
+def _in_this_process(request: RulesRequest) -> dict[str, Any]:
+    from thatch.cli.local_jobs.rules import reduced
+
+    return reduced(request)
+
+
+def _on_spark(options: argparse.Namespace, request: RulesRequest) -> dict[str, Any]:
     from thatch.cli.spark_jobs.session import check_spark_is_there
 
     check_spark_is_there()
-    from thatch.cli.spark_jobs.rules import RulesRequest, reduced
+    from thatch.cli.spark_jobs.rules import reduced
 
-    request = RulesRequest(**request_fields(options), merge=options.merge)
     result, starting = on_spark(options, request.space.time_zone, lambda session: reduced(session, request))
-    result["seconds_to_start_spark"] = starting
-    print(as_text(result) if options.json else "\n".join(summary(result)))
-    return OK if result["passive"] else NO
+    return result | {"seconds_to_start_spark": starting}
 
 
 def summary(result: Mapping[str, Any]) -> Iterator[str]:
@@ -58,5 +73,6 @@ def summary(result: Mapping[str, Any]) -> Iterator[str]:
     )
     if "mergers" in result:
         yield f"{counted(result['mergers'], 'merger')} of {result['merged']:,} active ones"
+    yield f"engine {result['engine']}: {result['engine_reason']}"
     if "output" in result:
         yield f"written to {result['output']}"

@@ -1,4 +1,4 @@
-"""Matching tables and files in this process, on Arrow: no Spark, no Java.
+"""Matching, reducing and auditing tables and files in this process, on Arrow: no Spark, no Java.
 
 In reading order:
 
@@ -8,4 +8,6 @@ In reading order:
     subscriptions  tables and mappings of subscriptions to regions, and what is wrong with the others
     writing        folders of results
     match          `match`: every event with every subscription that wants it
+    reduce         `reduce`: which subscriptions are redundant, and which ones prove it
+    audit          `audit`: a rule set reduced, described in words
 """

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -144,7 +144,7 @@ class Match:
         if not bad:
             return
         if not self.skip:
-            raise CallerError(_bad_events(batch, wrong))
+            raise_bad_events(batch, wrong, self.space)
         self.bad += bad
         if self.on_bad is not None:
             self.on_bad(batch, wrong)
@@ -219,7 +219,7 @@ def in_order(items: Iterable[T], work: Callable[[T], U], threads: int) -> Iterat
             yield waiting.popleft().result()
 
 
-def _bad_events(batch: EventBatch, wrong: dict[int, str]) -> str:
+def raise_bad_events(batch: EventBatch, wrong: dict[int, str], space: Space) -> NoReturn:
     """Where the first bad events of a batch are, what is wrong with them, and what they are."""
     place, lines = batch.file or "the events", []
     for record in batch.malformed[:WRONG_SHOWN]:
@@ -227,9 +227,10 @@ def _bad_events(batch: EventBatch, wrong: dict[int, str]) -> str:
     for row in sorted(wrong)[: WRONG_SHOWN - len(lines)]:
         event = {name: each for name, each in batch.read.slice(row, 1).to_pylist()[0].items() if each is not None}
         text = json.dumps(event, separators=(",", ":"), default=str, ensure_ascii=False)
-        lines.append(f"{place}, row {batch.first + row}: {wrong[row]}\n    {text[:EVENT_SHOWN]}")
+        why = wrong[row] or _why(batch.rows.slice(row, 1), space)
+        lines.append(f"{place}, row {batch.first + row}: {why}\n    {text[:EVENT_SHOWN]}")
     more = "\nand more" if len(wrong) + len(batch.malformed) > len(lines) else ""
-    return "\n".join(lines) + f"{more}\nCorrect them, or leave them out with on_error='skip'"
+    raise CallerError("\n".join(lines) + f"{more}\nCorrect them, or leave them out with on_error='skip'")
 
 
 def _why(row: pa.RecordBatch, space: Space) -> str:

@@ -77,6 +77,11 @@ class Compiled:
     regions: list[Region]
     wrong: list[WrongClause]
 
+    def taken(self, places: Sequence[int]) -> Compiled:
+        """Some of them."""
+        ids = self.ids.take(pa.array(places, pa.int64()))
+        return Compiled(ids, [self.regions[place] for place in places], self.wrong)
+
 
 def subscriptions_of(given: Any, format: Format) -> SubscriptionRows:
     """From a mapping of ids to clauses, a table or frame, or the path of a table in Parquet or CSV."""

@@ -6,6 +6,7 @@ In reading order:
     pairs     which terms lie inside one another, which pairs add least: kernels over flat arrays
     groups    what is merged: shapes, trees of mergers, groups with their riders
     merge     `MergeSet`: perfect mergers, mergers within a budget, and un-merging
+    weighing  what a merger may add, and what it adds
 """
 
 from thatch.merge.merge import MergeChange, Merger, MergeSet, merged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 from thatch.cli.match_request import MatchRequest
 from thatch.errors import CallerError
 from thatch.local.events import MALFORMED, EventBatch
+from thatch.local.files import Format
 from thatch.local.match import Match
 from thatch.local.subscriptions import SubscriptionRows, WrongClause, joined, subscriptions_of
 from thatch.local.writing import OutputFolder
@@ -31,19 +32,35 @@ def match(request: MatchRequest) -> dict[str, Any]:
     """Match, write the output, and return what the summary says."""
     start = time.perf_counter()
     on_error = "skip" if request.skip else "raise"
-    try:
-        parts = [SubscriptionRows.of_clauses(request.clauses)] if request.clauses or not request.tables else []
-        parts += [subscriptions_of(path, request.reading) for path in request.tables]
-        rows, events = joined(parts), list(request.events)
-        if rows.wrong and not request.skip:
-            raise CallerError(_wrong_clauses(list(rows.wrong)))
-        work = Match.of(events, rows, request.space, on_error, request.reading, request.time_zone)
-        if work.compiled.wrong and not request.skip:
-            raise CallerError(_wrong_clauses(work.compiled.wrong))
+    with translated_errors():
+        rows = rows_of(request.clauses, request.tables, request.reading, request.skip)
+        work = Match.of(list(request.events), rows, request.space, on_error, request.reading, request.time_zone)
+        check_clauses(work.compiled.wrong, request.skip)
         result = _written(work, request)
+    return result | {"seconds": time.perf_counter() - start}
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Errors in the words of the command line."""
+    try:
+        yield
     except CallerError as error:
         raise CallerError(str(error).replace("on_error='skip'", "--on-error skip")) from None
-    return result | {"seconds": time.perf_counter() - start}
+
+
+def rows_of(clauses: Sequence[tuple[str, str]], tables: Sequence[str], reading: Format, skip: bool) -> SubscriptionRows:
+    """Clauses with their ids, and tables of subscriptions."""
+    parts = [SubscriptionRows.of_clauses(clauses)] if clauses or not tables else []
+    parts += [subscriptions_of(path, reading) for path in tables]
+    rows = joined(parts)
+    check_clauses(list(rows.wrong), skip)
+    return rows
+
+
+def check_clauses(wrong: list[WrongClause], skip: bool) -> None:
+    if wrong and not skip:
+        raise CallerError(_wrong_clauses(wrong))
 
 
 def _written(work: Match, request: MatchRequest) -> dict[str, Any]:
@@ -52,7 +69,7 @@ def _written(work: Match, request: MatchRequest) -> dict[str, Any]:
         outputs: dict[str, OutputFolder] = {}
         schemas = {"matches": work.schema, "events": _judged_schema(work), "clauses": CLAUSES}
         for name, (path, kind) in request.outputs.items():
-            outputs[name] = stack.enter_context(_all_or_nothing(path, kind, schemas[name], request.overwrite))
+            outputs[name] = stack.enter_context(all_or_nothing(path, kind, schemas[name], request.overwrite))
             outputs[name].check_keeps([*work.events.files, *request.tables])
         if request.skip:
             work.on_bad = lambda batch, why: outputs["events"].write(_judged(batch, why, schemas["events"], work))
@@ -82,7 +99,7 @@ def _written(work: Match, request: MatchRequest) -> dict[str, Any]:
 
 
 @contextmanager
-def _all_or_nothing(path: str, kind: str, schema: pa.Schema, overwrite: bool) -> Iterator[OutputFolder]:
+def all_or_nothing(path: str, kind: str, schema: pa.Schema, overwrite: bool) -> Iterator[OutputFolder]:
     output = OutputFolder(path, kind, schema, overwrite)
     try:
         yield output

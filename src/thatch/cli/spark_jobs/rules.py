@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,38 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thatch.spark as ts
+from thatch.cli.rules_request import RulesRequest, report_folder, written_audit
 from thatch.cli.spark_jobs.failures import check_readable, translated_failures
 from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles, read_subscriptions
 from thatch.cli.spark_jobs.outputs import Output
 from thatch.cli.spark_jobs.session import progress
-from thatch.errors import CallerError
-from thatch.local.files import Format
 from thatch.local.writing import output_kind
 from thatch.reports.audit import Audit
-from thatch.space.space import Space
 
 SHOWN = 10  # rows, where there is no output
 SHORT = ("selectivity", "cells", "pairs", "regions")  # tables of what was learnt that do not grow with what there is
 LONG = ("matches", "phi")
-
-
-@dataclass(frozen=True)
-class RulesRequest:
-    """What is to be looked at, and where what was found goes."""
-
-    space: Space
-    clauses: Sequence[tuple[str, str]] = ()  # id and text
-    tables: Sequence[str] = ()
-    events: Sequence[str] = ()
-    reading: Format = field(default_factory=Format)
-    merge: float | None = None
-    skip: bool = False
-    output: str | None = None
-    overwrite: bool = False
-
-    @property
-    def on_error(self) -> str:
-        return "skip" if self.skip else "raise"
 
 
 class Inputs:
@@ -109,7 +85,7 @@ def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
 def learnt(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
     """What the summary says; a page and tables go into the folder."""
     start, inputs = time.perf_counter(), Inputs(session, request)
-    folder = _folder(request)
+    folder = report_folder(request)
     usable = inputs.usable
     assert usable is not None
     with inputs.translated_failures(), progress(session):
@@ -145,31 +121,10 @@ def learnt(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
 def audited(session: SparkSession, request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
     """The audit and what the summary says; page and JSON go into the folder."""
     start, inputs = time.perf_counter(), Inputs(session, request)
-    folder = _folder(request)
+    folder = report_folder(request)
     with inputs.translated_failures(), progress(session):
         found = ts.audit(
             inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         )
-    summary: dict[str, Any] = {"rules": found.rules, "kept": found.kept, "redundant": len(found.findings)}
-    summary |= {"duplicates": len(found.duplicates), "mergers": len(found.mergers), "saves": found.totals}
-    if folder is not None:
-        (folder / "audit.html").write_text(found.page(), encoding="utf-8")
-        (folder / "audit.json").write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
-        summary["output"] = request.output
+    summary = written_audit(found, folder)
     return found, summary | {"seconds": time.perf_counter() - start}
-
-
-def _folder(request: RulesRequest) -> Path | None:
-    """A folder to write into, empty; one that is there is replaced if that is asked for and we wrote it."""
-    if request.output is None:
-        return None
-    folder = Path(request.output)
-    ours = ("learn.html", "audit.html")
-    if folder.exists():
-        if not request.overwrite:
-            raise CallerError(f"{folder} exists already: choose another path, or give --overwrite")
-        if not folder.is_dir() or not any((folder / name).exists() for name in ours):
-            raise CallerError(f"{folder} was not written by this command: remove it, or choose another path")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    return folder

@@ -8,9 +8,7 @@ not decide alone: few events would let everything merge that they miss.
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +18,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
-from thatch.cover.verdict import is_covered
-from thatch.errors import CallerError, TooManyBoxes, shown
+from thatch.errors import CallerError
 from thatch.merge.merge import Merger, merged
+from thatch.merge.weighing import share_of_events, share_of_values
 from thatch.region.region import Region
 from thatch.region.term import boxes_to_terms
-from thatch.space.axis import Coordinates
 from thatch.space.space import Space
 from thatch.spark.clauses import array_of, stream_of
 from thatch.spark.encoded import Source, packed_region, unpacked_region
@@ -37,12 +34,6 @@ EVENTS = 10_000  # that mergers are weighed with
 TOGETHER = 2_048  # subscriptions that are merged at once: the cost grows with the square
 
 RESULT = ("id", "status", "covered_by")
-
-
-def budget_of(merge: float | None) -> float | None:
-    if merge is not None and (isinstance(merge, bool) or not isinstance(merge, int | float) or not merge >= 0):
-        raise CallerError(f"merge is the share that a merger may add, at least 0, or None, not {shown(merge)}")
-    return merge
 
 
 def counted_events(events: DataFrame) -> int:
@@ -136,9 +127,9 @@ class MergeCells:
                     if len(each.members) == 1:
                         continue
                     if columns is not None:
-                        measured[each.members[0]] = _measured(each, some, columns)
+                        measured[each.members[0]] = share_of_events(each, some, columns)
                     if measured.get(each.members[0], 0.0) <= self._budget:
-                        weighed = replace(each, added=_surely(each, some))
+                        weighed = replace(each, added=share_of_values(each, some))
                         found.update(dict.fromkeys(each.members, weighed))
         yield self._written(table, found, measured)
 
@@ -156,24 +147,6 @@ class MergeCells:
         columns.append(pa.array(shares, pa.float64()))
         names = [*RESULT, "merger", "merged_where", "merged", "added", "added_events"]
         return pa.record_batch(columns, names=names)
-
-
-def _measured(merger: Merger, regions: Mapping[Any, Region], columns: Sequence[Coordinates]) -> float:
-    """The share of events that a merger adds to those that its members want."""
-    wanted = int(np.any([regions[id].contains_points(columns) for id in merger.members], axis=0).sum())
-    more = int(merger.region.contains_points(columns).sum()) - wanted
-    return more / wanted if wanted else math.inf if more else 0.0
-
-
-def _surely(merger: Merger, regions: Mapping[Any, Region]) -> float:
-    """What a merger adds by values, 0 only if it is nothing: on wide axes a share may be lost in rounding."""
-    if merger.added:
-        return merger.added
-    try:
-        is_perfect = is_covered(merger.region, [regions[id] for id in merger.members])
-    except TooManyBoxes:
-        is_perfect = False
-    return 0.0 if is_perfect else sys.float_info.epsilon
 
 
 def _names(space: Space) -> list[str]:

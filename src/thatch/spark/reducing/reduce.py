@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thatch.errors import CallerError, check_on_error
+from thatch.merge.weighing import budget_of
 from thatch.space.space import Space
 from thatch.spark.encoded import Source, source_of, with_cuts
 from thatch.spark.failures import translated_errors
@@ -22,7 +23,6 @@ from thatch.spark.reducing.divide import TUNING, Division, Tuning, divided
 from thatch.spark.reducing.merged import (
     MergeCells,
     SendHome,
-    budget_of,
     counted_events,
     packed_events,
     sampled_events,

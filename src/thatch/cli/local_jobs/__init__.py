@@ -1,0 +1,7 @@
+"""What the commands do in this process: files in, files out.
+
+In reading order:
+
+    match  files of events against subscriptions
+    rules  reduce and audit over files of subscriptions
+"""

@@ -1,0 +1,77 @@
+"""`thatch reduce` and `thatch audit` in this process: files of subscriptions, and of events."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thatch.cli.local_jobs.match import all_or_nothing, check_clauses, rows_of, translated_errors
+from thatch.cli.rules_request import RulesRequest, report_folder, written_audit
+from thatch.local.audit import audit_of
+from thatch.local.reduce import LocalReduction
+from thatch.local.writing import output_kind
+from thatch.merge.weighing import budget_of
+from thatch.reports.audit import Audit
+
+SHOWN = 10  # rows, where there is no output
+
+
+def reduced(request: RulesRequest) -> dict[str, Any]:
+    """What the summary says; the result goes to the output, or its first rows into the summary."""
+    start = time.perf_counter()
+    with translated_errors():
+        budget = budget_of(request.merge)
+        work = _reduction(request)
+        result = work.result(budget)
+        passive = result.filter(pc.equal(result.column("status"), "passive"))
+        summary: dict[str, Any] = {
+            "subscriptions": len(result),
+            "active": len(result) - len(passive),
+            "passive": len(passive),
+        }
+        if budget is not None:
+            merged = result.column("merged")
+            summary |= {"mergers": len(merged) - merged.null_count, "merged": pc.sum(merged).as_py() or 0}
+        if request.output is not None:
+            _write(result, request)
+            summary["output"] = request.output
+        else:
+            summary["first"] = passive.sort_by("id").slice(0, SHOWN).select(["id", "covered_by"]).to_pylist()
+    return summary | {"seconds": time.perf_counter() - start}
+
+
+def _write(result: pa.Table, request: RulesRequest) -> None:
+    assert request.output is not None
+    kind = output_kind(request.output)
+    if kind == "csv":  # which has no arrays
+        texts = [None if names is None else json.dumps(names) for names in result.column("covered_by").to_pylist()]
+        result = result.set_column(2, "covered_by", pa.array(texts, pa.string()))
+    with all_or_nothing(request.output, kind, result.schema, request.overwrite) as output:
+        output.check_keeps([*request.tables, *request.events])
+        for batch in result.to_batches():
+            output.write(batch)
+        output.finish()
+
+
+def audited(request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
+    """The audit and what the summary says; page and JSON go into the folder."""
+    start = time.perf_counter()
+    with translated_errors():
+        budget = budget_of(request.merge)
+        work = _reduction(request)
+        folder = report_folder(request)
+        found = audit_of(work, budget)
+        summary = written_audit(found, folder)
+    return found, summary | {"seconds": time.perf_counter() - start}
+
+
+def _reduction(request: RulesRequest) -> LocalReduction:
+    rows = rows_of(request.clauses, request.tables, request.reading, request.skip)
+    events = list(request.events) or None
+    work = LocalReduction.of(rows, request.space, events, "skip" if request.skip else "raise", request.reading)
+    check_clauses(work.compiled.wrong, request.skip)
+    return work

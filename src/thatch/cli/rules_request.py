@@ -1,0 +1,61 @@
+"""What the commands about subscriptions are asked to do, whichever engine does it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from thatch.errors import CallerError
+from thatch.local.files import Format
+from thatch.reports.audit import Audit
+from thatch.space.space import Space
+
+
+@dataclass(frozen=True)
+class RulesRequest:
+    """What is to be looked at, and where what was found goes."""
+
+    space: Space
+    clauses: Sequence[tuple[str, str]] = ()  # id and text
+    tables: Sequence[str] = ()
+    events: Sequence[str] = ()
+    reading: Format = field(default_factory=Format)
+    merge: float | None = None
+    skip: bool = False
+    output: str | None = None
+    overwrite: bool = False
+
+    @property
+    def on_error(self) -> str:
+        return "skip" if self.skip else "raise"
+
+
+def report_folder(request: RulesRequest) -> Path | None:
+    """A folder to write into, empty; one that is there is replaced if that is asked for and we wrote it."""
+    if request.output is None:
+        return None
+    folder = Path(request.output)
+    ours = ("learn.html", "audit.html")
+    if folder.exists():
+        if not request.overwrite:
+            raise CallerError(f"{folder} exists already: choose another path, or give --overwrite")
+        if not folder.is_dir() or not any((folder / name).exists() for name in ours):
+            raise CallerError(f"{folder} was not written by this command: remove it, or choose another path")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def written_audit(found: Audit, folder: Path | None) -> dict[str, Any]:
+    """What the summary says; page and JSON go into the folder."""
+    summary: dict[str, Any] = {"rules": found.rules, "kept": found.kept, "redundant": len(found.findings)}
+    summary |= {"duplicates": len(found.duplicates), "mergers": len(found.mergers), "saves": found.totals}
+    if folder is not None:
+        (folder / "audit.html").write_text(found.page(), encoding="utf-8")
+        (folder / "audit.json").write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+        summary["output"] = str(folder)
+    return summary

@@ -1,0 +1,68 @@
+"""The engine in this process and Spark agree: on matches, on bad rows, and on which subscriptions are redundant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import thatch
+from helpers.clause_rows import COLUMNS, SPACE, make_rows, make_table
+from helpers.spark_oracles import ROW, SEED, Events, differences, every_type, frame_of, pairs
+from thatch import Space
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark")
+import thatch.spark as ts
+
+
+def test_matches(spark: SparkSession, tmp_path: Path) -> None:
+    workload = every_type([SEED + 7], 40, 150)
+    events = Events.of(spark, workload.events, tmp_path)
+    theirs = pairs(ts.match(events.path, workload.subscriptions(spark), workload.space).toArrow())
+    for source in (events.table, events.path):
+        found = thatch.match(source, workload.our_clauses, workload.space)
+        assert not differences(pairs(found), theirs, workload.our_clauses)
+
+
+def test_inferred_spaces(spark: SparkSession, tmp_path: Path) -> None:
+    workload = every_type([SEED + 8], 30, 100)
+    events = Events.of(spark, workload.events, tmp_path)
+    names = [clause for clause in workload.our_clauses.values() if "kind" not in clause and "mode" not in clause]
+    ours, theirs = Space.infer(events.table, names), Space.infer(events.scan, names)
+    assert [(a.name, a.axis.sql) for a in ours] == [(a.name, a.axis.sql) for a in theirs]
+
+
+def test_bad_rows(spark: SparkSession) -> None:
+    random = Random(SEED)
+    rows = make_rows(random, 60)
+    for column in COLUMNS:
+        for value in column.beyond:
+            random.choice(rows)[column.name] = value
+    table = make_table(rows).append_column(ROW, pa.array(range(60)))
+    clauses, space = {"all": "TRUE"}, Space.parse(SPACE)
+    subscriptions = spark.createDataFrame(list(clauses.items()), "id string, where string")
+    frame = frame_of(spark, table)
+    theirs = ts.match(frame, subscriptions, space, on_error="skip", strategy="arrow").toArrow()
+    ours = thatch.match(table, clauses, space, on_error="skip")
+    assert sorted(ours.column(ROW).to_pylist()) == sorted(theirs.column(ROW).to_pylist())
+    assert 10 < len(ours) < 60
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_reductions(seed: int, spark: SparkSession) -> None:
+    random, space = Random(seed), Space.parse("x int not null 0..99, y int not null 0..99")
+    clauses = []
+    for number in range(80):
+        x, y = random.randrange(80), random.randrange(80)
+        wide, high = x + random.randrange(30), y + random.randrange(30)
+        clauses.append((number, f"x BETWEEN {x} AND {wide} AND y BETWEEN {y} AND {high}"))
+    frame = spark.createDataFrame(clauses, "id int, where string")
+    theirs = {row["id"]: row["status"] for row in ts.reduce(frame, space).collect()}
+    ours = {row["id"]: row["status"] for row in thatch.reduce(dict(clauses), space).to_pylist()}
+    assert ours == theirs and len(set(ours.values())) == 2
