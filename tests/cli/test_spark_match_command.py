@@ -234,7 +234,6 @@ def test_bounds_as_text(match: Run) -> None:
     assert not Path("thatch-skipped/events").exists()
 
 
-@pytest.mark.parametrize("engine", ["spark"])
 def test_json_events(match: Run) -> None:
     Path("events.jsonl").write_text(
         '{"price": 12.5, "symbol": "A", "tags": {"x": [1]}}\n{"price": "abc"}\n'

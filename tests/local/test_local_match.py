@@ -163,7 +163,7 @@ def test_csv_as_spark_reads_it(tmp_path: Path) -> None:
         (None, "n"),
         (3, "t"),
     ]
-    with pytest.raises(CallerError, match="CSV has no types: declare a space"):
+    with pytest.raises(CallerError, match="CSV and JSON have no types: declare a space"):
         thatch.match(path, {"all": "TRUE"})
 
 
@@ -219,3 +219,29 @@ def test_no_compiler_no_spark_no_pandas_for_a_few_subscriptions(tmp_path: Path) 
     command = [sys.executable, "-c", script, "match", "events.parquet", "--where", "alerts.txt"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PATH": "/nowhere"}, check=True)
     assert said.stdout.endswith("[] 0\n") and "3 matches" in said.stdout, said
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(
+        '{"price": 12.50, "symbol": "A", "tags": {"x": [1]}, "n": 1}\n\n'
+        '{"price": 0.1, "symbol": 7, "n": 2.5, "flag": true}\n'
+        '[{"price": 3}, {"price": null, "tags": null}]\n'
+    )
+    space = Space.parse("price decimal(6,2), symbol string")
+    found = thatch.match(path, {1: "price < 10", 2: "symbol IN ('A', '7')", 3: "price IS NULL"}, space)
+    assert found.schema.names == ["flag", "n", "price", "symbol", "tags", "subscription_id"]
+    assert found.schema.field("n").type == pa.float64()
+    assert [(str(row["price"]), row["subscription_id"]) for row in found.to_pylist()] == [
+        ("12.50", 2), ("0.10", 1), ("0.10", 2), ("3.00", 1), ("None", 3),
+    ]  # fmt: skip
+    path.write_text('{"price": "abc"}\n{"price": 1\n5\n{"price": 2}\n')
+    with pytest.raises(CallerError, match=r"(?s)malformed: .*row 0: attribute 'price': 'abc' is not a decimal"):
+        thatch.match(path, {1: "TRUE"}, Space.parse("price decimal(6,2)"))
+    assert len(thatch.match(path, {1: "TRUE"}, Space.parse("price decimal(6,2)"), on_error="skip")) == 1
+    (tmp_path / "alerts.json").write_text('{"id": 5, "where": "n > 1"}\n{"id": 6, "where": "n < 1"}\n')
+    events = pa.table({"n": [0, 5]})
+    assert thatch.match(events, tmp_path / "alerts.json").column("subscription_id").to_pylist() == [6, 5]
+    (tmp_path / "empty.json").write_text("\n")
+    with pytest.raises(CallerError, match="has no columns"):
+        thatch.match(tmp_path / "empty.json", {1: "TRUE"}, space)

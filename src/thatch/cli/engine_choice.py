@@ -18,7 +18,7 @@ def add_engine(command: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("auto", "local", "spark"),
         default="auto",
-        help="local: in this process, without Java; spark; auto (default): local for local files of Parquet or CSV of "
+        help="local: in this process, without Java; spark; auto (default): local for local files of "
         f"up to {LOCAL_BYTES_MAX // 2**30} GB, if nothing about Spark is said",
     )
 
@@ -42,8 +42,8 @@ def chosen_engine(options: argparse.Namespace, inputs: Sequence[str], reading: F
             kind, files = one_kind([path], reading), files_in([path])
         except CallerError:
             continue  # the engine says what is wrong with it
-        if kind == "json":
-            return "spark", f"{path} is JSON, which only Spark reads"
+        if kind == "json" and reading.multiline:
+            return "spark", f"{path} is JSON over several lines, which only Spark reads"
         if any("=" in part for file in files for part in os.path.relpath(file, path).split(os.sep)[:-1]):
             return "spark", f"{path} is partitioned by folders"
         size += sum(map(os.path.getsize, files))

@@ -5,6 +5,8 @@ In reading order:
     files          files, folders and globs, and what they hold by their names
     text_values    columns of text to values, as Spark casts them
     events         tables and files of events, batch by batch, with the place of each row
+    json_lines     events in JSON, an object a line
+    sources        events from whatever somebody has: tables, frames, paths
     subscriptions  tables and mappings of subscriptions to regions, and what is wrong with the others
     writing        folders of results
     match          `match`: every event with every subscription that wants it

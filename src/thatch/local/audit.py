@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from thatch.local.events import events_of
 from thatch.local.match import Match
 from thatch.local.reduce import LocalReduction
+from thatch.local.sources import events_of
 from thatch.local.subscriptions import SubscriptionRows, raise_wrong
 from thatch.merge.weighing import budget_of
 from thatch.reports.audit import Audit, audited

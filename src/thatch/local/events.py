@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.errors import CallerError
-from thatch.local.files import Format, files_in, one_kind
+from thatch.local.files import Format
 from thatch.local.text_values import arrow_type, values_of
 from thatch.space.space import Space
 
@@ -42,6 +42,10 @@ class EventSource:
 
     def value_schema(self, space: Space) -> pa.Schema:
         """The schema of the batches, with the attributes of this space."""
+        return self.schema
+
+    def read_schema(self, space: Space) -> pa.Schema:
+        """The schema of what was read: attributes in text are text."""
         return self.schema
 
     def fields_of(self, record: str) -> list[str | None]:
@@ -163,53 +167,6 @@ class CsvEvents(EventSource):
             index = space.index(name)
             fields.append((name, pa.string() if index is None else arrow_type(space.attributes[index])))
         return pa.schema(fields)
-
-
-def events_of(given: Any, format: Format) -> EventSource:
-    """EventSource from an Arrow table, a pandas or Polars frame, or the path of files."""
-    if isinstance(given, str) or hasattr(given, "__fspath__") or _are_paths(given):
-        paths = [str(each) for each in given] if isinstance(given, list | tuple) else [str(given)]
-        kind, files = one_kind(paths, format), files_in(paths)
-        if kind == "parquet":
-            return ParquetEvents(files)
-        if kind == "csv":
-            return CsvEvents(files, format)
-        raise CallerError(f"{paths[0]}: JSON is read on Spark only")
-    return TableEvents(table_of(given, "events"))
-
-
-def _are_paths(given: Any) -> bool:
-    return isinstance(given, list | tuple) and bool(given) and all(isinstance(each, str) for each in given)
-
-
-def table_of(given: Any, what: str) -> pa.Table:
-    """An Arrow table from whatever gives one: Arrow's own, pandas, and all with the Arrow PyCapsule interface."""
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    if type(given).__module__.split(".")[0] == "pandas":
-        return pa.Table.from_pandas(given, preserve_index=False)
-    if hasattr(given, "__arrow_c_stream__"):
-        table = pa.table(given)
-        return table.cast(pa.schema([field.with_type(_without_views(field.type)) for field in table.schema]))
-    raise CallerError(
-        f"{what} are an Arrow table, a pandas or Polars frame, or the path of files, not {type(given).__name__}"
-    )
-
-
-def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Polars has strings as views, of which Arrow cannot take rows."""
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    if pa.types.is_binary_view(kind):
-        return pa.large_binary()
-    if pa.types.is_struct(kind):
-        fields = [kind.field(at) for at in range(kind.num_fields)]
-        return pa.struct([field.with_type(_without_views(field.type)) for field in fields])
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_without_views(kind.value_type))
-    return kind
 
 
 def _parquet(path: str) -> Any:

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from thatch.errors import CallerError, EventError, check_on_error
-from thatch.local.events import MALFORMED, EventBatch, EventSource, events_of
+from thatch.local.events import MALFORMED, EventBatch, EventSource
 from thatch.local.files import Format
+from thatch.local.sources import events_of
 from thatch.local.subscriptions import Compiled, compiled, raise_wrong, subscriptions_of
 from thatch.local.text_values import rule_of
 from thatch.space.axis import Coordinates
@@ -45,9 +46,9 @@ def match(events: Any, subscriptions: Any, space: Space | None = None, *, on_err
     """Every event with every subscription that wants it: the event's columns and `subscription_id`, as an Arrow table,
     in the order of the events.
 
-    `events` is an Arrow table, a pandas or Polars frame, or the path of Parquet or CSV files; `subscriptions` is a
-    mapping of ids to clauses, a table of `id` and `where`, or one of `id` and typed columns of bounds (`low_price`,
-    `high_price`), also as a path. Without a space, it is taken from the schema of the events: CSV has none.
+    `events` is an Arrow table, a pandas or Polars frame, or the path of Parquet, CSV or JSON files; `subscriptions` is
+    a mapping of ids to clauses, a table of `id` and `where`, or one of `id` and typed columns of bounds (`low_price`,
+    `high_price`), also as a path. Without a space, it is taken from the schema of the events: text has none.
     `on_error="skip"` leaves out clauses that are wrong and events with a value that their attribute does not allow.
 
     >>> import pyarrow as pa
@@ -92,7 +93,7 @@ class Match:
         rows = subscriptions_of(subscriptions, format or Format())
         if space is None:
             if not source.has_types:
-                raise CallerError("CSV has no types: declare a space, such as 'price double, symbol string'")
+                raise CallerError("CSV and JSON have no types: declare a space, such as 'price double, symbol string'")
             space = Space.of_columns(source.schema, rows.paths(source.schema, time_zone), time_zone)
         _check_columns(source, space)
         return cls(source, compiled(rows, space), space, on_error == "skip")

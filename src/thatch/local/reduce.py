@@ -16,9 +16,9 @@ import pyarrow as pa
 from thatch.cover.active_set import ActiveSet
 from thatch.cover.breadth import breadth
 from thatch.errors import CallerError, check_on_error
-from thatch.local.events import events_of
 from thatch.local.files import Format
 from thatch.local.match import raise_bad_events
+from thatch.local.sources import events_of
 from thatch.local.subscriptions import Compiled, SubscriptionRows, compiled, raise_wrong, subscriptions_of
 from thatch.merge.merge import Merger, merged
 from thatch.merge.weighing import budget_of, share_of_events, share_of_values
@@ -85,7 +85,7 @@ class LocalReduction:
                 raise CallerError("give a space, or events whose schema it can be taken from")
             source = events_of(events, format)
             if not source.has_types:
-                raise CallerError("CSV has no types: declare a space, such as 'price double, symbol string'")
+                raise CallerError("CSV and JSON have no types: declare a space, such as 'price double, symbol string'")
             space = Space.of_columns(source.schema, rows.paths(source.schema, "UTC"))
         return cls(rows, compiled(rows, space), space, events, format, on_error == "skip")
 

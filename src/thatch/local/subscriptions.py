@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.errors import CallerError, ClauseError, shown
-from thatch.local.events import CsvEvents, ParquetEvents, table_of
+from thatch.local.events import CsvEvents, ParquetEvents
 from thatch.local.files import Format, files_in, one_kind
+from thatch.local.json_lines import JsonEvents
+from thatch.local.sources import table_of
 from thatch.local.text_values import values_of
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
 from thatch.region.region import Region
@@ -115,8 +117,8 @@ def _of_file(path: str, format: Format) -> SubscriptionRows:
         source = ParquetEvents(files)
         batches = [batch.rows for batch in source.batches(NO_SPACE)]
         return _of_table(pa.Table.from_batches(batches, source.schema), path)
-    if kind == "csv":
-        text, batches, wrong = CsvEvents(files, format), [], []
+    if kind == "csv" or not format.multiline:
+        text, batches, wrong = CsvEvents(files, format) if kind == "csv" else JsonEvents(files), [], []
         for batch in text.batches(NO_SPACE):
             batches.append(batch.rows)
             wrong += [WrongClause(None, None, None, None, f"malformed: {record[:80]}") for record in batch.malformed]
@@ -129,7 +131,7 @@ def _of_file(path: str, format: Format) -> SubscriptionRows:
             table = table.filter(pc.invert(missing))
         rows = _of_table(table, path)
         return SubscriptionRows(rows.ids, rows.clauses, rows.bounds, tuple(wrong))
-    raise CallerError(f"{path}: JSON is read on Spark only")
+    raise CallerError(f"{path}: JSON over several lines is read on Spark only")
 
 
 NO_SPACE = Space.parse("`\x01` bool")  # of a table whose columns are no attributes

@@ -280,7 +280,9 @@ def sanitised(text: str, shape: str) -> Sanitised:
             written = token
         elif kind == "operator":
             written = {"!": "NOT", "!<": ">=", "!>": "<="}.get(token, token)
-            nots += token == "!"
+            if token == "!":
+                _check_bang(previous, text, offset)
+                nots += 1
             if token == "(":
                 open_nots.append(nots)
             elif token == ")":
@@ -308,6 +310,12 @@ def sanitised(text: str, shape: str) -> Sanitised:
     if not out:
         raise ClauseError("the clause is empty", hint="write TRUE for everything")
     return Sanitised(" ".join(out), starts, offsets)
+
+
+def _check_bang(previous: str, text: str, offset: int) -> None:
+    """`!` stands before a condition, as in Spark: `x ! IN (1)` and `x IS ! NULL` are no SQL."""
+    if previous not in ("", "(", "!") and previous.upper() not in ("AND", "OR", "NOT"):
+        raise at(text, offset, "`!` stands before a condition", "write NOT")
 
 
 def _check_tokens(shape: str) -> None:

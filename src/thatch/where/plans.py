@@ -355,11 +355,12 @@ class Listed(Atom):
         kind, values = members
         if not kind:
             known = [literal for literal in values if literal.kind != "n"]
-            if not self.positive and len(known) < len(values):
-                return EMPTY
-            values = known
+            has_null, values = len(known) < len(values), known
+        else:
+            has_null = False
         try:
-            return self.true_or_false(self._any_of(kind, values))
+            true = self._any_of(kind, values)  # also where it does not count: Spark refuses what cannot be compared
+            return EMPTY if has_null and not self.positive else self.true_or_false(true)
         except ValueError as error:
             raise BadLiteral(self.slot, f"attribute {self.attribute.name!r}: a member of the IN list {error}") from None
 

@@ -109,10 +109,11 @@ def all_or_nothing(path: str, kind: str, schema: pa.Schema, overwrite: bool) -> 
 
 def _judged_schema(work: Match) -> pa.Schema:
     """Of events that are left out: as they were read, what is wrong, and of text the record that is no row."""
-    taken = {name.lower() for name in work.events.schema.names}
+    read = work.events.read_schema(work.space)
+    taken = {name.lower() for name in read.names}
     names = ["error"] if work.events.has_types else ["error", "record"]
     added = [pa.field(name if name not in taken else f"thatch_{name}", pa.string()) for name in names]
-    return pa.schema([*work.events.schema, *added])
+    return pa.schema([*read, *added])
 
 
 def _judged(batch: EventBatch, wrong: dict[int, str], schema: pa.Schema, work: Match) -> pa.RecordBatch:
