@@ -6,6 +6,7 @@ Every error names the rule that was broken, the value that broke it, where, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -53,11 +54,28 @@ class ClauseError(CallerError):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.rule, self.line, self.column, self.hint)
 
+    @property
+    def reason(self) -> str:
+        """The rule and the hint, without the place."""
+        return self.rule + (f" ({self.hint})" if self.hint else "")
+
     def within(self, place: str) -> ClauseError:
         """The same error, with the place of the clause."""
         error = copy(self)
         error.args = (f"{place}: {self}",)
         return error
+
+
+class BadRows(CallerError):
+    """Rows of tables that cannot be used: what is wrong with the first few, and how to leave them out."""
+
+    def __init__(self, lines: Sequence[str], more: str = "", skip: str = "on_error='skip'") -> None:
+        listed = "\n".join([*lines, *([more] if more else [])])
+        super().__init__(f"{listed}\nCorrect them, or leave them out with {skip}")
+        self.lines, self.more, self.skip = list(lines), more, skip
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.lines, self.more, self.skip)
 
 
 class TooManyTerms(ClauseError):

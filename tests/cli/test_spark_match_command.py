@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from thatch import Space
 from thatch.cli import demo_flights as flights
 from thatch.cli.main import main
-from thatch.cli.spark_jobs import inputs, session
+from thatch.cli.spark_jobs import session
+from thatch.local.events import MALFORMED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ CSV_ERRORS = {
     "D": "attribute 'at': '12:00:00' is not a timestamp like 2020-02-29 13:45:00",
     "E": "attribute 'price': '1e400' is beyond all doubles",
     "F": "attribute 'price': 2000.0 is outside the domain 0.0..1000.0 of double",
-    "G": inputs.MALFORMED,
+    "G": MALFORMED,
     "I": "attribute 'n': '7.0' is not an int of 64 bits",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -89,7 +90,7 @@ def test_tables_of_subscriptions(tmp_path: Path) -> None:
     found = thatch.match(events, bounds)
     assert [(row["n"], row["subscription_id"]) for row in found.to_pylist()] == [(1, "y"), (5, "x"), (5, "y")]
     (tmp_path / "alerts.csv").write_text("id,where\none,n > 4\n2,\"kind = 'a', OR\"\n")
-    with pytest.raises(CallerError, match=r"(?s)subscription '2', line 1, column 11: .*Correct the clauses"):
+    with pytest.raises(CallerError, match=r"(?s)subscription '2', line 1, column 11: .*Correct them"):
         thatch.match(events, tmp_path / "alerts.csv")
     with pytest.warns(UserWarning, match="1 clauses are wrong"):
         found = thatch.match(events, tmp_path / "alerts.csv", on_error="skip")
@@ -127,6 +128,40 @@ def test_what_is_no_table() -> None:
         thatch.match("nowhere", {"a": "TRUE"})
     with pytest.raises(CallerError, match="the events have no column 'm'"):
         thatch.match(pa.table({"n": [1]}), {"a": "TRUE"}, Space.parse("m int"))
+
+
+def test_columns_that_do_not_fit_their_attribute_are_refused() -> None:
+    """As on Spark: a value that would be rounded, or a field that is not there, is no NULL."""
+    day = pa.table({"n": [1], "at": pa.array([0], pa.timestamp("us")), "detail": [{"state": "x"}], "none": pa.nulls(1)})
+    refused = {
+        "n double": "the events' column 'n' is bigint, the attribute 'n' is double: cast it",
+        "n string": "the events' column 'n' is bigint, the attribute 'n' is string: cast it",
+        "detail string": "the events' column 'detail' is struct, the attribute 'detail' is string: cast it",
+    }
+    for declared, message in refused.items():
+        for work in (lambda space: thatch.match(day, {"a": "TRUE"}, space), reduced_with(day)):
+            with pytest.raises(CallerError) as error:
+                work(Space.parse(declared))
+            assert str(error.value) == message
+    there = Space.infer(pa.schema([("detail", pa.struct([("county", pa.string())]))]), ["detail.county = 'x'"])
+    with pytest.raises(CallerError, match=r"the events have no column 'detail\.county'"):
+        thatch.match(day, {"a": "TRUE"}, there)
+    times = Space.parse("at timestamp, none int")
+    assert len(thatch.match(day, {"a": "at = TIMESTAMP'1970-01-01' AND none IS NULL"}, times)) == 1
+
+
+def reduced_with(events: pa.Table) -> Callable[[Space], pa.Table]:
+    return lambda space: thatch.reduce({"a": "TRUE"}, space, merge=0.0, events=events)
+
+
+def test_parquet_files_that_write_a_column_in_another_case(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"price": [1, 9]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"Price": [5, 20]}), tmp_path / "b.parquet")
+    found = thatch.match(tmp_path, {"cheap": "price < 10"}, Space.parse("price int"))
+    assert found.column("price").to_pylist() == [1, 9, 5]
+    pq.write_table(pa.table({"Price": [5], "PRICE": [6]}), tmp_path / "c.parquet")
+    with pytest.raises(CallerError, match=r"c\.parquet: has the columns 'Price' and 'PRICE', which case does not tell"):
+        thatch.match(tmp_path, {"cheap": "price < 10"}, Space.parse("price int"))
 
 
 def test_bad_events(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ In reading order:
     tabular            rows as text
     arguments          what several commands take: a space, clauses with their places; exit statuses
     match_request      what `thatch match` is asked to do, whichever engine does it
+    wrong_rows         subscriptions and events that cannot be used, in words
     engine_choice      which engine does the work
     rules_request      what the commands about subscriptions are asked to do
     local_jobs         what the commands do in this process

@@ -8,6 +8,7 @@ In reading order:
     json_lines     events in JSON, an object a line
     sources        events from whatever somebody has: tables, frames, paths
     subscriptions  tables and mappings of subscriptions to regions, and what is wrong with the others
+    inferred       the space of subscriptions over events: as given, or as the events have it
     writing        folders of results
     match          `match`: every event with every subscription that wants it
     reduce         `reduce`: which subscriptions are redundant, and which ones prove it

@@ -80,9 +80,9 @@ class ParquetEvents(EventSource):
     def batches(self, space: Space) -> Iterator[EventBatch]:
         for path in self.files:
             file, first = _parquet(path), 0
-            names = [name for name in self.schema.names if name in file.schema_arrow.names]
-            for batch in file.iter_batches(ROWS, columns=names):
-                rows = _in_schema(batch, self.schema, path)
+            names = _names_in(file.schema_arrow, self.schema, path)
+            for batch in file.iter_batches(ROWS, columns=list(names.values())):
+                rows = _in_schema(batch, self.schema, names, path)
                 yield EventBatch(rows, first, path, {}, [], rows)
                 first += batch.num_rows
 
@@ -195,19 +195,32 @@ def _as_spark_reads(file: Any) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _in_schema(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+def _names_in(own: pa.Schema, schema: pa.Schema, path: str) -> dict[str, str]:
+    """What a file calls the columns of the schema, which it may write in another case."""
+    by_name: dict[str, str] = {}
+    for name in own.names:
+        if by_name.setdefault(name.lower(), name) != name:
+            raise CallerError(
+                f"{path}: has the columns {by_name[name.lower()]!r} and {name!r}, which case does not tell apart: "
+                "rename one"
+            )
+    return {name: by_name[name.lower()] for name in schema.names if name.lower() in by_name}
+
+
+def _in_schema(batch: pa.RecordBatch, schema: pa.Schema, names: dict[str, str], path: str) -> pa.RecordBatch:
     columns = []
     for field in schema:
-        at = batch.schema.get_field_index(field.name)
-        if at < 0:
+        if field.name not in names:
             columns.append(pa.nulls(batch.num_rows, field.type))
-        elif batch.column(at).type == field.type:
-            columns.append(batch.column(at))
+            continue
+        column = batch.column(batch.schema.get_field_index(names[field.name]))
+        if column.type == field.type:
+            columns.append(column)
         else:
             try:
-                columns.append(batch.column(at).cast(field.type))
+                columns.append(column.cast(field.type))
             except pa.ArrowException:
-                own = batch.column(at).type
+                own = column.type
                 raise CallerError(
                     f"{path}: its column {field.name!r} is {own}, that of the first file {field.type}"
                 ) from None

@@ -1,6 +1,6 @@
 """Every event with every subscription that wants it, in this process.
 
-EventSource come in batches; each batch is encoded and asked of the index by one of a few threads, which the kernels and
+Events come in batches; each batch is encoded and asked of the index by one of a few threads, which the kernels and
 Arrow leave to run side by side. A handful of batches is under way at a time, so that memory does not grow with the
 table.
 """
@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from thatch.errors import CallerError, EventError, check_on_error
+from thatch.errors import BadRows, EventError, check_on_error
 from thatch.local.events import MALFORMED, EventBatch, EventSource
 from thatch.local.files import Format
+from thatch.local.inferred import checked_space
 from thatch.local.sources import events_of
 from thatch.local.subscriptions import Compiled, compiled, raise_wrong, subscriptions_of
 from thatch.local.text_values import rule_of
 from thatch.space.axis import Coordinates
+from thatch.space.event_columns import ID
 from thatch.space.space import Space
 
-ID = "subscription_id"
 FEW = 8  # subscriptions: asked one by one, they are through before an index is built
 THREADS = min(4, os.cpu_count() or 1)
 ROWS_MAX = 262_144  # of a batch of matches
@@ -91,11 +92,7 @@ class Match:
         check_on_error(on_error)
         source = events_of(events, format or Format())
         rows = subscriptions_of(subscriptions, format or Format())
-        if space is None:
-            if not source.has_types:
-                raise CallerError("CSV and JSON have no types: declare a space, such as 'price double, symbol string'")
-            space = Space.of_columns(source.schema, rows.paths(source.schema, time_zone), time_zone)
-        _check_columns(source, space)
+        space = checked_space(space, source, rows, time_zone)
         return cls(source, compiled(rows, space), space, on_error == "skip")
 
     @property
@@ -222,7 +219,7 @@ def in_order(items: Iterable[T], work: Callable[[T], U], threads: int) -> Iterat
 
 def raise_bad_events(batch: EventBatch, wrong: dict[int, str], space: Space) -> NoReturn:
     """Where the first bad events of a batch are, what is wrong with them, and what they are."""
-    place, lines = batch.file or "the events", []
+    place, lines = batch.file or "the events", list[str]()
     for record in batch.malformed[:WRONG_SHOWN]:
         lines.append(f"{place}: {MALFORMED}\n    {record[:EVENT_SHOWN]}")
     for row in sorted(wrong)[: WRONG_SHOWN - len(lines)]:
@@ -230,8 +227,7 @@ def raise_bad_events(batch: EventBatch, wrong: dict[int, str], space: Space) -> 
         text = json.dumps(event, separators=(",", ":"), default=str, ensure_ascii=False)
         why = wrong[row] or _why(batch.rows.slice(row, 1), space)
         lines.append(f"{place}, row {batch.first + row}: {why}\n    {text[:EVENT_SHOWN]}")
-    more = "\nand more" if len(wrong) + len(batch.malformed) > len(lines) else ""
-    raise CallerError("\n".join(lines) + f"{more}\nCorrect them, or leave them out with on_error='skip'")
+    raise BadRows(lines, "and more" if len(wrong) + len(batch.malformed) > len(lines) else "")
 
 
 def _why(row: pa.RecordBatch, space: Space) -> str:
@@ -240,21 +236,3 @@ def _why(row: pa.RecordBatch, space: Space) -> str:
     except EventError as error:
         return rule_of(error)
     raise AssertionError("a row that was refused is accepted")
-
-
-def _check_columns(events: EventSource, space: Space) -> None:
-    """What Spark refuses, before anything is read."""
-    by_name: dict[str, str] = {}
-    for name in events.schema.names:
-        if name.lower() in by_name:
-            first = by_name[name.lower()]
-            raise CallerError(f"the events have the columns {first!r} and {name!r}, which case does not tell apart")
-        by_name[name.lower()] = name
-    missing = [a.name for a in space if a.path[0].lower() not in by_name]
-    if missing:
-        raise CallerError(
-            f"the events have no column {', '.join(map(repr, missing))}, which the space has as attribute; their "
-            f"columns are {', '.join(map(repr, events.schema.names))}"
-        )
-    if ID in by_name:
-        raise CallerError(f"the events have a column {by_name[ID]!r} already, where the result has its ids: rename it")

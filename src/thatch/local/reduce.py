@@ -17,6 +17,7 @@ from thatch.cover.active_set import ActiveSet
 from thatch.cover.breadth import breadth
 from thatch.errors import CallerError, check_on_error
 from thatch.local.files import Format
+from thatch.local.inferred import checked_space
 from thatch.local.match import raise_bad_events
 from thatch.local.sources import events_of
 from thatch.local.subscriptions import Compiled, SubscriptionRows, compiled, raise_wrong, subscriptions_of
@@ -75,18 +76,19 @@ class LocalReduction:
 
     @classmethod
     def of(
-        cls, subscriptions: Any, space: Space | None, events: Any, on_error: str, format: Format | None = None
+        cls,
+        subscriptions: Any,
+        space: Space | None,
+        events: Any,
+        on_error: str,
+        format: Format | None = None,
+        time_zone: str = "UTC",
     ) -> LocalReduction:
         check_on_error(on_error)
         format = format or Format()
         rows = subscriptions_of(subscriptions, format)
-        if space is None:
-            if events is None:
-                raise CallerError("give a space, or events whose schema it can be taken from")
-            source = events_of(events, format)
-            if not source.has_types:
-                raise CallerError("CSV and JSON have no types: declare a space, such as 'price double, symbol string'")
-            space = Space.of_columns(source.schema, rows.paths(source.schema, "UTC"))
+        source = None if events is None else events_of(events, format)
+        space = checked_space(space, source, rows, time_zone)
         return cls(rows, compiled(rows, space), space, events, format, on_error == "skip")
 
     @property

@@ -13,7 +13,7 @@ from thatch.local.json_lines import JsonEvents
 
 
 def events_of(given: Any, format: Format) -> EventSource:
-    """EventSource from an Arrow table, a pandas or Polars frame, or the path of files."""
+    """Events from an Arrow table, a pandas or Polars frame, or the path of files."""
     if isinstance(given, str) or hasattr(given, "__fspath__") or _are_paths(given):
         paths = [str(each) for each in given] if isinstance(given, list | tuple) else [str(given)]
         kind, files = one_kind(paths, format), files_in(paths)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thatch.errors import CallerError, ClauseError, shown
+from thatch.errors import BadRows, CallerError, shown
 from thatch.local.events import CsvEvents, ParquetEvents
 from thatch.local.files import Format, files_in, one_kind
 from thatch.local.json_lines import JsonEvents
@@ -22,10 +22,12 @@ from thatch.local.text_values import values_of
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
 from thatch.region.region import Region
 from thatch.space.axis import EnumAxis
-from thatch.space.schemas import ColumnPath, columns_of
+from thatch.space.event_columns import bound_column, bounded_columns
+from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.space.times import zone_of
 from thatch.where.enum_bounds import within_enum
+from thatch.where.many import compile_many
 from thatch.where.names import names_in
 
 SHOWN = 3  # wrong clauses that an error names
@@ -65,12 +67,7 @@ class SubscriptionRows:
         if self.clauses is not None:
             return names_in((clause for clause in self.clauses if clause is not None), zone_of(time_zone))
         assert self.bounds is not None
-        own = {name.lower() for name in self.bounds.schema.names}
-        return {
-            column.path
-            for column in columns_of(schema)
-            if any(each in own for side in ("low", "high") for each in _bound_names(side, column.path[0]))
-        }
+        return bounded_columns(schema, {name.lower(): name for name in self.bounds.schema.names})
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Compiled:
 
 
 def subscriptions_of(given: Any, format: Format) -> SubscriptionRows:
-    """From a mapping of ids to clauses, a table or frame, or the path of a table in Parquet or CSV."""
+    """From a mapping of ids to clauses, a table or frame, or the path of a table in Parquet, CSV or JSON lines."""
     if isinstance(given, SubscriptionRows):
         return given
     if isinstance(given, Mapping):
@@ -184,17 +181,12 @@ def compiled(rows: SubscriptionRows, space: Space) -> Compiled:
     if rows.clauses is None:
         assert rows.bounds is not None
         return _within_bounds(rows.ids, rows.bounds, space, list(rows.wrong))
-    kept, regions, wrong = [], [], list(rows.wrong)
-    for row, (id, clause) in enumerate(zip(rows.ids.to_pylist(), rows.clauses, strict=True)):
-        try:
-            if clause is None:
-                raise ClauseError("the clause is NULL", hint="write TRUE for a subscription to everything")
-            regions.append(space.where(clause))
-            kept.append(row)
-        except ClauseError as error:
-            rule = error.rule + (f" ({error.hint})" if error.hint else "")
-            wrong.append(WrongClause(id, clause, error.line, error.column, rule))
-    return Compiled(rows.ids.take(pa.array(kept, pa.int64())), regions, wrong)
+    kept, regions, errors = compile_many(rows.clauses, space)
+    wrong = [
+        WrongClause(rows.ids[row].as_py(), rows.clauses[row], error.line, error.column, error.reason)
+        for row, error in errors.items()
+    ]
+    return Compiled(rows.ids.take(pa.array(kept, pa.int64())), regions, [*rows.wrong, *wrong])
 
 
 def _within_bounds(ids: pa.Array, table: pa.Table, space: Space, wrong: list[WrongClause]) -> Compiled:
@@ -204,14 +196,12 @@ def _within_bounds(ids: pa.Array, table: pa.Table, space: Space, wrong: list[Wro
     for side in ("low", "high"):
         found: dict[int, pa.Array] = {}
         for index, attribute in enumerate(space.attributes):
-            names = [by_name[each] for each in _bound_names(side, attribute.name) if each in by_name]
-            if len(names) > 1:
-                raise CallerError(f"the subscriptions have both {names[0]!r} and {names[1]!r}: which one is meant?")
-            if names:
-                column = table.column(names[0]).combine_chunks()
+            name = bound_column(by_name, side, attribute.name)
+            if name is not None:
+                column = table.column(name).combine_chunks()
                 if pa.types.is_string(column.type):  # text, as in CSV, is read as Spark casts it
                     column, unread = values_of(column, attribute)
-                    bad |= {row: f"column {names[0]!r}, {rule}" for row, rule in unread.items() if row not in bad}
+                    bad |= {row: f"column {name!r}, {rule}" for row, rule in unread.items() if row not in bad}
                 found[index] = column
         sides.append(found)
     if not (sides[0] or sides[1]):
@@ -231,12 +221,7 @@ def _within_bounds(ids: pa.Array, table: pa.Table, space: Space, wrong: list[Wro
     return Compiled(ids.take(pa.array(kept, pa.int64())), [regions[row] for row in kept], wrong)
 
 
-def _bound_names(side: str, name: str) -> tuple[str, str]:
-    return f"{side}_{name.lower()}", f"{name.lower()}_{side}"
-
-
 def raise_wrong(wrong: Sequence[WrongClause]) -> None:
     if wrong:
-        more = f"\nand {len(wrong) - SHOWN:,} more" if len(wrong) > SHOWN else ""
-        listed = "\n".join(map(str, wrong[:SHOWN]))
-        raise CallerError(f"{listed}{more}\nCorrect the clauses, or leave them out with on_error='skip'")
+        more = f"and {len(wrong) - SHOWN:,} more" if len(wrong) > SHOWN else ""
+        raise BadRows([str(each) for each in wrong[:SHOWN]], more)

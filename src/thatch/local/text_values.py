@@ -115,9 +115,10 @@ def _date(text: str, axis: DateAxis) -> date:
 def _timestamp(text: str, axis: TimestampAxis | TimestampNtzAxis) -> Any:
     try:
         return axis.decode(axis.parse(text))
-    except (ValueError, OverflowError) as error:
-        own = str(error) if "time zone, which" in str(error) else "is not a timestamp like 2020-02-29 13:45:00"
-        raise ValueError(own.split(":")[0] if "time zone, which" in own else own) from None
+    except times.HasTimeZone:
+        raise
+    except (ValueError, OverflowError):
+        raise ValueError("is not a timestamp like 2020-02-29 13:45:00") from None
 
 
 READERS: dict[type, Callable[[str, Any], Any]] = {

@@ -31,6 +31,10 @@ _OFFSET = re.compile(
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
+class HasTimeZone(ValueError):
+    """A text has a time zone where none belongs."""
+
+
 def days_of_civil(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01 of any proleptic Gregorian date, also outside Python's years 1 to 9999."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -72,7 +76,7 @@ def local_micros_of_text(text: str) -> int:
     """
     local, suffix = _read(text)
     if suffix:
-        raise ValueError("has a time zone, which a timestamp_ntz has not: leave it out")
+        raise HasTimeZone("has a time zone, which a timestamp_ntz has not")
     return local
 
 

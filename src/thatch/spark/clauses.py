@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from thatch.errors import CallerError, ClauseError, shown
+from thatch.errors import CallerError, shown
 from thatch.region.packing import PackedLabels, Regions, pack_labels, pack_regions, restore_labels, unpack_regions
 from thatch.region.region import Region
 from thatch.space.space import Space
 from thatch.space.times import zone_of
+from thatch.where.many import compile_many
 from thatch.where.names import names_in
 
 WRONG_SHOWN = 3  # clauses that an error names
@@ -45,17 +46,13 @@ def wrong_clauses(wrong: Sequence[Wrong]) -> CallerError:
 
 def compiled(batch: pa.RecordBatch, space: Space) -> tuple[list[int], list[Region], list[Wrong]]:
     """Of a batch of ids and clauses: the rows that have a region, the regions, and the others."""
-    rows, regions, wrong = [], [], []
-    for row, (id, clause) in enumerate(zip(*(column.to_pylist() for column in batch.columns), strict=True)):
-        try:
-            if clause is None:
-                raise ClauseError("the clause is NULL", hint="write TRUE for a subscription to everything")
-            regions.append(space.where(clause))
-            rows.append(row)
-        except ClauseError as error:
-            rule = error.rule + (f" ({error.hint})" if error.hint else "")
-            wrong.append(Wrong(repr(id), clause or "", error.line, error.column, rule))
-    return rows, regions, wrong
+    ids, clauses = (column.to_pylist() for column in batch.columns)
+    rows, regions, wrong = compile_many(clauses, space)
+    named = [
+        Wrong(repr(ids[row]), clauses[row] or "", error.line, error.column, error.reason)
+        for row, error in wrong.items()
+    ]
+    return rows, regions, named
 
 
 class Packed(msgspec.Struct):

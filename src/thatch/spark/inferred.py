@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thatch.errors import CallerError, SpaceError
+from thatch.space.event_columns import bounded_columns
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.clauses import MentionNames
@@ -30,9 +31,4 @@ def paths_of(events: DataFrame, subscriptions: DataFrame) -> set[ColumnPath]:
         clauses = subscriptions.select(F.col(name_sql(by_name["where"])).cast("string"))
         names = MentionNames("UTC" if zone in UTC_NAMES else zone)
         return {tuple(row[0]) for row in clauses.mapInArrow(names, MentionNames.schema).distinct().collect()}
-    return {
-        (name,)
-        for name in events.columns
-        for side in ("low", "high")
-        if f"{side}_{name.lower()}" in by_name or f"{name.lower()}_{side}" in by_name
-    }
+    return bounded_columns(events.schema, by_name)

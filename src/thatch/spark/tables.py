@@ -1,14 +1,12 @@
 """DataFrames of events and of subscriptions: what they must look like, and what is wrong with them if they do not.
 
-Events have a column for each attribute of the space, found by its name in any case, of a type whose every value the
-attribute can hold. Subscriptions are `id` and `where`; or `id` and bounds as typed columns, `low_price` and
-`high_price` (`price_low`, `price_high`) for an attribute `price`. Both null: unconstrained. One null: unbounded on
-that side, and not null.
+Events have a column for each attribute of the space (space/event_columns.py). Subscriptions are `id` and `where`; or
+`id` and bounds as typed columns, `low_price` and `high_price` (`price_low`, `price_high`) for an attribute `price`.
+Both null: unconstrained. One null: unbounded on that side, and not null.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,24 +15,11 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from thatch.errors import CallerError
 from thatch.space.attribute import Attribute
-from thatch.space.axis import (
-    BoolAxis,
-    DateAxis,
-    DecimalAxis,
-    EnumAxis,
-    IntAxis,
-    StringAxis,
-    TimestampAxis,
-    TimestampNtzAxis,
-)
-from thatch.space.floating import DoubleAxis, FloatAxis
-from thatch.space.schemas import ColumnPath, SchemaColumn, columns_of
+from thatch.space.axis import BoolAxis, DateAxis, EnumAxis, IntAxis, StringAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.event_columns import INTEGERS, bound_column, check_type
+from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.text import case_sql, path_sql, text_sql
-
-ID = "subscription_id"
-RESERVED = "__thatch_"  # how the columns begin that a join needs on the way
-
 
 # Sessions and columns
 
@@ -66,75 +51,6 @@ def fields(ddl: str) -> list[StructField]:
 
 TIMES = (DateAxis, TimestampAxis, TimestampNtzAxis)  # Spark's go beyond the years that ours have
 UTC_NAMES = {"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00", "UTC+0", "GMT+0"}
-
-
-def event_columns(schema: StructType, space: Space) -> list[ColumnPath]:
-    """The event's column for each attribute, or the field within one, in the order of the space."""
-    by_name: dict[str, str] = {}
-    for name in schema.names:
-        if name.lower() in by_name:
-            raise CallerError(
-                f"the events have the columns {by_name[name.lower()]!r} and {name!r}, which Spark does not tell apart: "
-                "rename one"
-            )
-        if name.lower().startswith(RESERVED):
-            raise CallerError(f"the events have a column {name!r}: names with {RESERVED!r} are taken, rename it")
-        by_name[name.lower()] = name
-    columns = {column.path[0].lower(): column for column in columns_of(schema)}
-    found = [_found(columns.get(a.path[0].lower()), a.path[1:]) for a in space]
-    missing = [a.name for a, column in zip(space, found, strict=True) if column is None]
-    if missing:
-        raise CallerError(
-            f"the events have no column {', '.join(map(repr, missing))}, which the space has as attribute; their "
-            f"columns are {', '.join(map(repr, schema.names))}. Add it (a column of NULLs will do if the attribute is "
-            "nullable), or leave the attribute out of the space"
-        )
-    if ID in by_name:
-        raise CallerError(f"the events have a column {by_name[ID]!r} already, where the result has its ids: rename it")
-    held = [column for column in found if column is not None]
-    for attribute, column in zip(space, held, strict=True):
-        name = ".".join(column.path)
-        _check_type(attribute, column.type, f"the events' column {name!r}")
-    return [column.path for column in held]
-
-
-def _found(column: SchemaColumn | None, fields: ColumnPath) -> SchemaColumn | None:
-    for name in fields:
-        within = [each for each in (column.fields if column else ()) if each.path[-1].lower() == name.lower()]
-        column = within[0] if len(within) == 1 else None
-    return column
-
-
-def _check_type(attribute: Attribute, kind: str, what: str) -> None:
-    if not holds(attribute, kind):
-        hint = {"float": "cast it to double", "timestamp_ntz": "cast it to timestamp"}.get(kind, "cast it")
-        raise CallerError(f"{what} is {kind}, the attribute {attribute.name!r} is {attribute.axis.sql}: {hint}")
-
-
-def holds(attribute: Attribute, kind: str) -> bool:
-    """Whether every value of a column of this type, as Spark writes it, has its coordinate, domains aside."""
-    axis = attribute.axis
-    if isinstance(axis, IntAxis):
-        return kind in INTEGERS
-    if isinstance(axis, DoubleAxis):
-        return kind in ("double", "float", "tinyint", "smallint", "int")
-    if isinstance(axis, FloatAxis):
-        return kind in ("float", "tinyint", "smallint")
-    if isinstance(axis, DecimalAxis):
-        if kind in INTEGERS:
-            return axis.precision - axis.scale >= INTEGERS[kind]
-        own = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
-        if own is None:
-            return False
-        precision, scale = int(own[1]), int(own[2])
-        return scale <= axis.scale and precision - scale <= axis.precision - axis.scale
-    if isinstance(axis, StringAxis | EnumAxis):
-        return kind == "string"
-    wanted = {BoolAxis: "boolean", DateAxis: "date", TimestampAxis: "timestamp", TimestampNtzAxis: "timestamp_ntz"}
-    return any(isinstance(axis, each) and kind == own for each, own in wanted.items())
-
-
-INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}  # and their digits
 
 
 def spark_type(attribute: Attribute) -> str:
@@ -233,13 +149,9 @@ class SubscriptionFrame:
 def _bounds(by_name: Mapping[str, str], side: str, frame: DataFrame, space: Space) -> dict[int, str]:
     found: dict[int, str] = {}
     for index, attribute in enumerate(space.attributes):
-        name = attribute.name.lower()
-        columns = [by_name[each] for each in (f"{side}_{name}", f"{name}_{side}") if each in by_name]
-        if len(columns) > 1:
-            raise CallerError(f"the subscriptions have both {columns[0]!r} and {columns[1]!r}: which one is meant?")
-        if columns:
-            _check_type(
-                attribute, frame.schema[columns[0]].dataType.simpleString(), f"the subscriptions' column {columns[0]!r}"
-            )
-            found[index] = columns[0]
+        name = bound_column(by_name, side, attribute.name)
+        if name is not None:
+            kind = frame.schema[name].dataType.simpleString()
+            check_type(attribute, kind, f"the subscriptions' column {name!r}")
+            found[index] = name
     return found

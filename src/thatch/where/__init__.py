@@ -2,12 +2,13 @@
 
 In reading order:
 
-    literals  literals as Spark reads them, and casts from text
-    lexer     a clause to its shape and its literals, in one bounded linear scan
-    names     which columns clauses mention
-    coercion  where a literal cuts an axis, after Spark's type coercion
-    plans     AND and OR over atoms (comparison, IN, LIKE, IS NULL); with its literals an atom gives an interval set
-    compile   a clause to a region: a shape to a plan, through sqlglot
-    to_sql    a region to canonical SQL
+    literals     literals as Spark reads them, and casts from text
+    lexer        a clause to its shape and its literals, in one bounded linear scan
+    names        which columns clauses mention
+    coercion     where a literal cuts an axis, after Spark's type coercion
+    plans        AND and OR over atoms (comparison, IN, LIKE, IS NULL); with its literals an atom gives an interval set
+    compile      a clause to a region: a shape to a plan, through sqlglot
+    many         many clauses: regions, and what is wrong with the others
+    to_sql       a region to canonical SQL
     enum_bounds  regions within typed bounds of an enum
 """

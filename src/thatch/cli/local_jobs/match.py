@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from thatch.cli.match_request import MatchRequest
-from thatch.errors import CallerError
+from thatch.cli.wrong_rows import NAMED, named_options, raise_if_any, wrong_clause
 from thatch.local.events import MALFORMED, EventBatch
 from thatch.local.files import Format
 from thatch.local.match import Match
@@ -21,7 +21,6 @@ from thatch.local.subscriptions import SubscriptionRows, WrongClause, joined, su
 from thatch.local.writing import OutputFolder
 
 SHOWN = 10  # matches, where there is no output
-NAMED = 3  # clauses that an error names
 SHOWN_AFTER = 1.0  # seconds: short work shows no progress
 CLAUSES = pa.schema(
     [("id", pa.string()), ("where", pa.string()), ("line", pa.int32()), ("column", pa.int32()), ("error", pa.string())]
@@ -32,21 +31,12 @@ def match(request: MatchRequest) -> dict[str, Any]:
     """Match, write the output, and return what the summary says."""
     start = time.perf_counter()
     on_error = "skip" if request.skip else "raise"
-    with translated_errors():
+    with named_options():
         rows = rows_of(request.clauses, request.tables, request.reading, request.skip)
         work = Match.of(list(request.events), rows, request.space, on_error, request.reading, request.time_zone)
         check_clauses(work.compiled.wrong, request.skip)
         result = _written(work, request)
     return result | {"seconds": time.perf_counter() - start}
-
-
-@contextmanager
-def translated_errors() -> Iterator[None]:
-    """Errors in the words of the command line."""
-    try:
-        yield
-    except CallerError as error:
-        raise CallerError(str(error).replace("on_error='skip'", "--on-error skip")) from None
 
 
 def rows_of(clauses: Sequence[tuple[str, str]], tables: Sequence[str], reading: Format, skip: bool) -> SubscriptionRows:
@@ -59,8 +49,8 @@ def rows_of(clauses: Sequence[tuple[str, str]], tables: Sequence[str], reading: 
 
 
 def check_clauses(wrong: list[WrongClause], skip: bool) -> None:
-    if wrong and not skip:
-        raise CallerError(_wrong_clauses(wrong))
+    if not skip:
+        raise_if_any([wrong_clause(*each) for each in wrong[: NAMED + 1]])
 
 
 def _written(work: Match, request: MatchRequest) -> dict[str, Any]:
@@ -128,16 +118,6 @@ def _judged(batch: EventBatch, wrong: dict[int, str], schema: pa.Schema, work: M
     if len(schema) > len(columns):
         columns.append(pa.array([None] * len(rows) + batch.malformed, pa.string()))
     return pa.record_batch(columns, schema=schema)
-
-
-def _wrong_clauses(wrong: list[WrongClause]) -> str:
-    lines = []
-    for each in wrong[:NAMED]:
-        place = "" if each.line is None else f"line {each.line}, column {each.column}: "
-        clause = "" if each.clause is None else "\n    " + each.clause[:200].replace("\n", "\n    ")
-        lines.append(f"subscription {'?' if each.id is None else each.id}: {place}{each.rule}{clause}")
-    more = "\nand more" if len(wrong) > NAMED else ""
-    return "\n".join(lines) + f"{more}\nCorrect them, or leave them out with --on-error skip"
 
 
 def _plain(value: Any, zone: ZoneInfo) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thatch.cli.local_jobs.match import all_or_nothing, check_clauses, rows_of, translated_errors
+from thatch.cli.local_jobs.match import all_or_nothing, check_clauses, rows_of
 from thatch.cli.rules_request import RulesRequest, report_folder, written_audit
+from thatch.cli.wrong_rows import named_options
 from thatch.local.audit import audit_of
 from thatch.local.reduce import LocalReduction
 from thatch.local.writing import output_kind
@@ -23,7 +24,7 @@ SHOWN = 10  # rows, where there is no output
 def reduced(request: RulesRequest) -> dict[str, Any]:
     """What the summary says; the result goes to the output, or its first rows into the summary."""
     start = time.perf_counter()
-    with translated_errors():
+    with named_options():
         budget = budget_of(request.merge)
         work = _reduction(request)
         result = work.result(budget)
@@ -60,7 +61,7 @@ def _write(result: pa.Table, request: RulesRequest) -> None:
 def audited(request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
     """The audit and what the summary says; page and JSON go into the folder."""
     start = time.perf_counter()
-    with translated_errors():
+    with named_options():
         budget = budget_of(request.merge)
         work = _reduction(request)
         folder = report_folder(request)

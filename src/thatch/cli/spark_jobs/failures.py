@@ -13,11 +13,10 @@ from pyspark.sql import functions as F
 
 from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles
 from thatch.cli.spark_jobs.session import is_ours, sentence_of
+from thatch.cli.wrong_rows import NAMED, raise_if_any, wrong_clause
 from thatch.errors import CallerError
 from thatch.space.space import Space
 from thatch.spark import wrong_clauses
-
-NAMED = 3  # clauses or events that an error names
 
 
 def wrong(subscriptions: SubscriptionFiles, space: Space) -> DataFrame | None:
@@ -49,22 +48,11 @@ def translated_failures(
 
 
 def named(wrong: DataFrame) -> list[str]:
-    lines = []
-    for row in wrong.take(NAMED + 1):
-        place = "" if row["line"] is None else f"line {row['line']}, column {row['column']}: "
-        text = "" if row["where"] is None else "\n    " + row["where"][:200].replace("\n", "\n    ")
-        lines.append(f"subscription {'?' if row['id'] is None else row['id']}: {place}{row['error']}{text}")
-    return lines
+    rows = wrong.select("id", "where", "line", "column", "error").take(NAMED + 1)
+    return [wrong_clause(*row) for row in rows]
 
 
 def check_readable(subscriptions: SubscriptionFiles) -> None:
     """Rows that could not even be read."""
     if subscriptions.malformed is not None:
         raise_if_any(named(subscriptions.malformed))
-
-
-def raise_if_any(named: list[str]) -> None:
-    if named:
-        more = "\nand more" if len(named) > NAMED else ""
-        listed = "\n".join(named[:NAMED])
-        raise CallerError(f"{listed}{more}\nCorrect them, or leave them out with --on-error skip")

@@ -24,19 +24,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from thatch.errors import CallerError, shown
+from thatch.local.events import MALFORMED
 from thatch.local.files import Format, has_scheme, kind_of, one_kind
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.event_columns import bound_names, event_columns
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 from thatch.space.times import zone_of
 from thatch.spark.inferred import paths_of
-from thatch.spark.tables import event_columns, spark_type, wrong_event
+from thatch.spark.tables import spark_type, wrong_event
 from thatch.spark.text import name_sql
 from thatch.where.names import names_in
 
 RECORD, READ, PROBLEM = "__record", "__read", "__problem"
-MALFORMED = "malformed: not a record of this table (where records span lines, --multiline is needed)"
 VALUE_SHOWN, EVENT_SHOWN = 80, 400  # characters of a bad value and of its event that an error repeats
 
 
@@ -271,10 +272,7 @@ def read_subscriptions(
 
 def _table(session: SparkSession, path: str, space: Space, format: Format) -> tuple[DataFrame, DataFrame | None]:
     bounds = {
-        f"{parts[0]}_{parts[1]}": attribute
-        for attribute in space
-        for side in ("low", "high")
-        for parts in ((side, attribute.name.lower()), (attribute.name.lower(), side))
+        name: attribute for attribute in space for side in ("low", "high") for name in bound_names(side, attribute.name)
     }
     own = Format(kind_of(path) or format.kind, format.delimiter, format.multiline)
     frame = scan(session, [path], own, lambda name: name.lower() in bounds)

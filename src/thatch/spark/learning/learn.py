@@ -27,6 +27,7 @@ from thatch.reports.places import Places
 from thatch.space.arrays import Ints
 from thatch.space.attribute import Attribute
 from thatch.space.axis import Coordinates, StringAxis
+from thatch.space.event_columns import ID
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.encoded import source_of, with_cuts
@@ -36,7 +37,7 @@ from thatch.spark.learning.similar import alike, phi
 from thatch.spark.matching.match import Job
 from thatch.spark.reducing.decide import SampleBoxes, sample_of
 from thatch.spark.reducing.merged import counted_events, sampled_events
-from thatch.spark.tables import ID, SubscriptionFrame, check_time_zone, fields, session_of, spark_type
+from thatch.spark.tables import SubscriptionFrame, check_time_zone, fields, session_of, spark_type
 from thatch.spark.text import name_sql, text_sql
 
 EVENTS = 10_000  # of the sample

@@ -18,9 +18,9 @@ from thatch.grid.grid import Grid
 from thatch.region.box_sets import region_of_box
 from thatch.reports.places import Places
 from thatch.space.arrays import Ints
+from thatch.space.event_columns import event_columns
 from thatch.space.space import Space
 from thatch.spark.encoded import Source
-from thatch.spark.tables import event_columns
 from thatch.spark.text import path_sql
 
 SIDE = 16  # cells of each attribute

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from thatch.errors import CallerError, check_on_error, shown
+from thatch.space.event_columns import ID, event_columns
 from thatch.space.space import Space
 from thatch.spark.clauses import ListWrong
 from thatch.spark.failures import translated_errors
@@ -32,7 +33,7 @@ from thatch.spark.matching.native import CELLS, CHOSEN, keyed, match_native
 from thatch.spark.matching.planner import ChooseKeys, Native, sampled
 from thatch.spark.matching.shipped import ship
 from thatch.spark.matching.typed import constrained, spread, typed
-from thatch.spark.tables import ID, SubscriptionFrame, check_time_zone, event_columns, fields, session_of, wrong_event
+from thatch.spark.tables import SubscriptionFrame, check_time_zone, fields, session_of, wrong_event
 from thatch.spark.text import name_sql
 
 STRATEGIES = ("auto", "native", "arrow", "files")

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from thatch.space.event_columns import ID
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.matching.cells import CELLS_MAX, VALUES_MAX, AxisGrid, Key, code, hashed, hashes, position
@@ -30,7 +31,7 @@ from thatch.spark.matching.typed import (
     within_bounds,
     within_terms,
 )
-from thatch.spark.tables import ID, SubscriptionFrame, value_of, wrong_event
+from thatch.spark.tables import SubscriptionFrame, value_of, wrong_event
 from thatch.spark.text import case_sql, column_sql
 
 TOO_MANY = 1 << 60  # cells

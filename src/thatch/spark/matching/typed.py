@@ -26,10 +26,11 @@ from thatch.region.region import Region
 from thatch.region.term import Term
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
+from thatch.space.event_columns import ID
 from thatch.space.space import Space
 from thatch.spark.clauses import compiled, wrong_clauses
 from thatch.spark.matching.cells import VALUES_MAX, is_hashed
-from thatch.spark.tables import ID, SubscriptionFrame, end_sql, fields, spark_type, value_of
+from thatch.spark.tables import SubscriptionFrame, end_sql, fields, spark_type, value_of
 from thatch.spark.text import case_sql, column_sql, name_sql
 
 

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 
 from thatch.merge.weighing import budget_of
 from thatch.reports.audit import Audit, audited
+from thatch.space.event_columns import ID
 from thatch.space.space import Space
 from thatch.spark.failures import translated_errors
 from thatch.spark.matching.match import match
 from thatch.spark.reducing.loaded import regions_of
 from thatch.spark.reducing.reduce import Reduction
-from thatch.spark.tables import ID, SubscriptionFrame
+from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 
 

@@ -23,11 +23,12 @@ from thatch.merge.merge import Merger, merged
 from thatch.merge.weighing import share_of_events, share_of_values
 from thatch.region.region import Region
 from thatch.region.term import boxes_to_terms
+from thatch.space.event_columns import event_columns
 from thatch.space.space import Space
 from thatch.spark.clauses import array_of, stream_of
 from thatch.spark.encoded import Source, packed_region, unpacked_region
 from thatch.spark.reducing.divide import Division
-from thatch.spark.tables import check_time_zone, event_columns, session_of, value_of
+from thatch.spark.tables import check_time_zone, session_of, value_of
 from thatch.spark.text import name_sql
 
 EVENTS = 10_000  # that mergers are weighed with

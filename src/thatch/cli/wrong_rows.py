@@ -1,0 +1,35 @@
+"""Subscriptions and events that cannot be used, in the words of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from thatch.errors import BadRows
+
+NAMED = 3  # clauses or events that an error names
+CLAUSE_SHOWN = 200  # characters of a clause that an error repeats
+SKIP = "--on-error skip"
+
+
+def wrong_clause(id: Any, clause: str | None, line: int | None, column: int | None, rule: str) -> str:
+    """One subscription with the place of its mistake."""
+    place = "" if line is None else f"line {line}, column {column}: "
+    text = "" if clause is None else "\n    " + clause[:CLAUSE_SHOWN].replace("\n", "\n    ")
+    return f"subscription {'?' if id is None else id}: {place}{rule}{text}"
+
+
+def raise_if_any(lines: Sequence[str]) -> None:
+    """The error that names the first few; one more than that says that there are more."""
+    if lines:
+        raise BadRows(lines[:NAMED], "and more" if len(lines) > NAMED else "", SKIP)
+
+
+@contextmanager
+def named_options() -> Iterator[None]:
+    """How to leave bad rows out is said as an option of the command."""
+    try:
+        yield
+    except BadRows as error:
+        raise BadRows(error.lines, error.more, SKIP) from None

@@ -1,0 +1,22 @@
+"""The space of subscriptions over events in this process: as it was given, or as the events have it."""
+
+from __future__ import annotations
+
+from thatch.errors import CallerError
+from thatch.local.events import EventSource
+from thatch.local.subscriptions import SubscriptionRows
+from thatch.space.event_columns import event_columns, holds_in_memory
+from thatch.space.space import Space
+
+
+def checked_space(space: Space | None, events: EventSource | None, rows: SubscriptionRows, time_zone: str) -> Space:
+    """The space, after a look at whether the events have its attributes; nothing is read yet."""
+    if space is None:
+        if events is None:
+            raise CallerError("give a space, or events whose schema it can be taken from")
+        if not events.has_types:
+            raise CallerError("CSV and JSON have no types: declare a space, such as 'price double, symbol string'")
+        space = Space.of_columns(events.schema, rows.paths(events.schema, time_zone), time_zone)
+    if events is not None:
+        event_columns(events.value_schema(space), space, holds_in_memory)
+    return space
