@@ -28,6 +28,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from thatch.errors import (
+    BadRows,
     CallerError,
     ClauseError,
     ConfigError,
@@ -53,11 +54,13 @@ if TYPE_CHECKING:
     from thatch.local.audit import audit
     from thatch.local.match import match
     from thatch.local.reduce import reduce
+    from thatch.local.rule_files import read_rules
     from thatch.table.explain import Explanation, Failure
     from thatch.table.table import RegionMatch, Subscription, SubscriptionTable
 
 __version__ = "0.1.0"
 __all__ = [
+    "BadRows",
     "CallerError",
     "Change",
     "ClauseError",
@@ -88,6 +91,7 @@ __all__ = [
     "audit",
     "covers",
     "match",
+    "read_rules",
     "reduce",
 ]
 _MODULES = {
@@ -105,6 +109,7 @@ _MODULES = {
     "covers": "cover.covers",
     "audit": "local.audit",
     "match": "local.match",
+    "read_rules": "local.rule_files",
     "reduce": "local.reduce",
 }
 

@@ -41,18 +41,23 @@ class EventError(CallerError):
         return EventError(self.attribute, self.value, self.rule, row)
 
 
-class ClauseError(CallerError):
-    """A WHERE clause is malformed, or uses what is not supported. Lines and columns count from 1."""
+MALFORMED = "malformed clause"  # the construct of most errors in clauses
 
-    def __init__(self, rule: str, line: int = 1, column: int = 1, hint: str = "") -> None:
+
+class ClauseError(CallerError):
+    """A WHERE clause is malformed, or uses what is not supported. Lines and columns count from 1. `construct` names
+    what it is that cannot be used, so that many errors can be counted by it."""
+
+    def __init__(self, rule: str, line: int = 1, column: int = 1, hint: str = "", construct: str = MALFORMED) -> None:
         super().__init__(f"line {line}, column {column}: {rule}" + (f" ({hint})" if hint else ""))
         self.rule = rule
         self.line = line
         self.column = column
         self.hint = hint
+        self.construct = construct
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.rule, self.line, self.column, self.hint)
+        return type(self), (self.rule, self.line, self.column, self.hint, self.construct)
 
     @property
     def reason(self) -> str:
@@ -85,6 +90,7 @@ class TooManyTerms(ClauseError):
         super().__init__(
             f"the clause needs {needed:,} terms, at most {cap:,} are allowed",
             hint="split it into several subscriptions, or write alternatives of one attribute as an IN list",
+            construct="too many terms",
         )
         self.needed = needed
         self.cap = cap

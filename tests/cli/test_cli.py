@@ -8,6 +8,8 @@ import shlex
 import textwrap
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from helpers.paths import ROOT
@@ -26,6 +28,55 @@ def test_validate_points_at_every_error(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"{file}:5:13: attribute 'symbol': '%x' is not a constant prefix" in out
     assert f"{file}:6: valid, but no event can match it" in out
     assert out.endswith("2 of 4 clauses are valid\n")
+
+
+def test_validate_counts_refused_rules_by_construct(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clauses = [
+        "upper(symbol) = 'A'",
+        "upper(symbol) = 'B'",
+        "price + 1 < 5",
+        "price * 2 < 5",
+        "price = symbol",
+        "prise > 1",
+    ]
+    clauses += [
+        "price IN (SELECT 1)",
+        "price = 'x'",
+        "symbol LIKE '%x'",
+        "price <",
+        "CASE WHEN price THEN 1 END",
+        "TRUE",
+    ]
+    rules = "".join(f"- id: r{number}\n  where: {json.dumps(clause)}\n" for number, clause in enumerate(clauses))
+    (tmp_path / "rules.yaml").write_text(f"{rules}- id: none\n", encoding="utf-8")
+    assert main(["validate", "--space", SPACE, "--file", str(tmp_path / "rules.yaml"), "--json"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["valid"] == 1 and result["refused_by_construct"] == {
+        "the function UPPER": 2,
+        "arithmetic": 2,
+        "rule without an id or a clause": 1,
+        "a column compared with a column": 1,
+        "unknown attribute 'prise'": 1,
+        "a sub-query": 1,
+        "literal that does not fit": 1,
+        "LIKE with more than a prefix": 1,
+        "malformed clause": 1,
+        "CASE": 1,
+    }
+    assert main(["validate", "--space", SPACE, "--file", str(tmp_path / "rules.yaml")]) == 1
+    out = capsys.readouterr().out
+    assert f"{tmp_path}/rules.yaml:3, rule r1, line 1, column 1: the function UPPER is not supported" in out
+    assert "refused:\n  2  the function UPPER\n  2  arithmetic\n" in out
+    assert out.endswith("1 of 13 clauses are valid\n")
+
+
+def test_validate_takes_the_columns_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"price": [1.0], "odd": [[1]]}), tmp_path / "events.parquet")
+    assert main(["validate", "--events", str(tmp_path / "events.parquet"), "price < 5"]) == 0
+    assert main(["validate", "--events", str(tmp_path / "events.parquet"), "prise < 5"]) == 1
+    assert "did you mean 'price'?" in capsys.readouterr().out
+    assert main(["validate", "price < 5"]) == 2
+    assert "give either --space, or --events FILE" in capsys.readouterr().err
 
 
 def test_validate_as_json(capsys: pytest.CaptureFixture[str]) -> None:

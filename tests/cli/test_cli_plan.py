@@ -34,7 +34,7 @@ def test_thatch_plan_of_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["plan"], "thatch plan needs clauses and --space, or --scenario NAME"),
         (PLAN, "what should be planned?"),
-        ([*PLAN, "--unsubscribe", "clause 9"], "no clause 'clause 9'; ids are FILE:LINE"),
+        ([*PLAN, "--unsubscribe", "clause 9"], "no clause 'clause 9'; ids are those of files, FILE:LINE in text"),
         ([*PLAN, "--subscribe", "cost < 5"], "no attribute 'cost'"),
         ([*PLAN, "--theta", "0.5", "--subscribe", "price < 5"], "needs routing by advertisements"),
         (["plan", "--scenario", "nothing"], "no scenario 'nothing'"),

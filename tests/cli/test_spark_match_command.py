@@ -223,7 +223,8 @@ def test_bounds_as_text(match: Run) -> None:
     Path("bounds.csv").write_text("id,low_price,high_price,n_low\na,10,500,\nb,,,9\nc,abc,,\n")
     status, _, err = match("events.parquet", "--where", "bounds.csv")
     assert status == 2
-    assert err.startswith("thatch: subscription c: column 'low_price', attribute 'price': 'abc' is not a double\n")
+    wrong = "subscription c: column 'low_price', attribute 'price': 'abc' is not a double"
+    assert err.startswith(f"thatch: bounds.csv:4: {wrong}\n")
     status, out, _ = match("events.parquet", "--where", "bounds.csv", "--on-error", "skip", "--json")
     rows = table.to_pylist()
     wanted = sum(row["price"] is not None and 10 <= row["price"] <= 500 for row in rows) + sum(
@@ -402,3 +403,51 @@ def test_the_demo_checks_itself(spark: SparkSession, tmp_path: Path) -> None:
     one = [flights.FlightAlert("late", "dep_delay >= 30", "dep_delay > 30")]
     late = int(flights.SPACE.where(one[0].where).contains_batch(known).sum())
     assert flights._differences(frame, one, [(late, 0)]) == [one[0].where]
+
+
+YAML = """\
+rules:
+- id: 1
+  where: price < 20
+  owner: ann
+  level: 3
+- id: 2
+  where: symbol IN ('A', 'H')
+- id: 3
+  where: upper(symbol) = 'A'
+  owner: bob
+"""
+
+
+def test_rules_in_yaml_keep_their_ids_columns_and_lines(match: Run) -> None:
+    pq.write_table(events(50), "events.parquet")
+    Path("rules.yaml").write_text(YAML, encoding="utf-8")
+    status, _, err = match("events.parquet", "--where", "rules.yaml")
+    assert status == 2
+    assert err.startswith("thatch: rules.yaml:8: subscription 3: line 1, column 1: the function UPPER is not supported")
+    skip = ("--on-error", "skip", "--skipped", "left", "--format", "json", "--json")
+    status, out, _ = match("events.parquet", "--where", "rules.yaml", "--output", "out", *skip)
+    assert status == 0 and out["skipped"]["clauses"] == 1 and out["subscriptions"] == 3
+    found = rows_of("out")
+    owners = {(row["subscription_id"], row.get("subscription_owner"), row.get("subscription_level")) for row in found}
+    assert owners == {(1, "ann", 3), (2, None, None)} and len(found) == out["matches"]
+    (left,) = rows_of("left/clauses")
+    assert (left["id"], left["place"], left["line"], left["column"]) == ("3", "rules.yaml:8", 1, 1)
+
+
+def test_what_a_rule_is_called_must_be_free(match: Run) -> None:
+    pq.write_table(events(5).append_column("subscription_owner", pa.array(["x"] * 5)), "events.parquet")
+    Path("rules.yaml").write_text(YAML.replace("upper(symbol)", "symbol"), encoding="utf-8")
+    status, _, err = match("events.parquet", "--where", "rules.yaml")
+    assert status == 2 and "there is a column 'subscription_owner' already" in err
+
+
+def test_several_files_of_rules(match: Run) -> None:
+    pq.write_table(events(20), "events.parquet")
+    Path("a.toml").write_text('[cheap]\nwhere = "price < 500"\nlevel = "high"\n', encoding="utf-8")
+    Path("b.json").write_text('{"id": 7, "where": "n > 3", "level": 5}\n', encoding="utf-8")
+    files = ("--where", "a.toml", "--where", "b.json", "--where", "where.txt")
+    status, out, _ = match("events.parquet", *files, "--output", "out", "--format", "json", "--json")
+    assert status == 0 and out["subscriptions"] == 5
+    levels = {(row["subscription_id"], row.get("subscription_level")) for row in rows_of("out")}
+    assert {("cheap", "high"), ("7", "5")} <= levels

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("pyspark")
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thatch.cli import learn
@@ -115,3 +116,25 @@ def test_learn(run: Run) -> None:
     lines = list(learn.summary(result))
     assert "to be indexed: price" in lines[1] and "4 events, 6 subscriptions" in lines[-2]
     assert lines[-1] == "written to learnt: learn.html shows it"
+
+
+def test_reduce_keeps_further_columns(run: Run) -> None:
+    Path("rules.csv").write_text("id,where,owner\n1,price < 20,ann\n2,price < 10,bob\n", encoding="utf-8")
+    status, out, _ = run("reduce", "--output", "out.json", "--json", where="rules.csv")
+    assert status == 0 and out["passive"] == 1
+    rows = [json.loads(line) for part in Path("out.json").glob("part-*") for line in part.read_text().splitlines()]
+    assert sorted((row["id"], row["subscription_owner"]) for row in rows) == [(1, "ann"), (2, "bob")]
+
+
+def test_without_a_space(
+    engine: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"price": [1.0, 7.0], "odd": [[1], None]}), "events.parquet")
+    Path("rules.txt").write_text("price < 20\nprice < 10\n", encoding="utf-8")
+    common = ["--where", "rules.txt", "--engine", engine]
+    assert main(["audit", *common, "--events", "events.parquet"]) == 1
+    assert "rules.txt:2" in capsys.readouterr().out
+    assert main(["reduce", *common, "--merge", "0", "--events", "events.parquet"]) == 0
+    assert main(["audit", *common]) == 2
+    assert "give " in capsys.readouterr().err

@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple
 
 import msgspec
 
-from thatch.errors import CallerError, ClauseError
+from thatch.errors import CallerError, ClauseError, shown
 from thatch.region.region import Region
 from thatch.space.space import Space
 
@@ -35,7 +35,8 @@ def add_files(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="clauses, one a line, # starts a comment line; - is stdin",
+        help="rules: a clause a line, # starts a comment line, - is stdin; or a .yaml, .toml, .json, .csv or "
+        ".parquet file with id and where",
     )
 
 
@@ -59,28 +60,39 @@ def space_of(text: str, time_zone: str | None) -> Space:
     return Space.parse(text, time_zone or "UTC")
 
 
-def clauses_of(given: Sequence[str], files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each clause with its place: an argument's number, or file and line."""
+class NamedClause(NamedTuple):
+    name: str  # `clause 1`, or the id in a file of rules
+    clause: str
+    place: str  # the same, or file and line
+    problem: str | None = None  # why there is no clause
+
+
+def clauses_of(given: Sequence[str], files: Sequence[str]) -> Iterator[NamedClause]:
+    """Clauses of arguments and of files of rules."""
     for number, clause in enumerate(given, 1):
-        yield f"clause {number}", clause
+        yield NamedClause(f"clause {number}", clause, f"clause {number}")
     for name in files:
-        if name == "-":
-            yield from _lines("stdin", sys.stdin)
-        else:
-            with open(name, encoding="utf-8") as file:
-                yield from _lines(name, file)
+        yield from _rules(name)
 
 
-def _lines(name: str, file: TextIO) -> Iterator[tuple[str, str]]:
-    try:
-        for number, line in enumerate(file, 1):
-            if line.strip() and not line.lstrip().startswith("#"):
-                yield f"{name}:{number}", line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise CallerError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+def _rules(name: str) -> Iterator[NamedClause]:
+    from thatch.local.files import Format
+    from thatch.local.rule_files import rules_in
+
+    rules = rules_in(name, Format())
+    names = rules.table.schema.names
+    if "where" not in names or "id" not in names:
+        raise CallerError(f"{name}: has no columns 'id' and 'where'; its columns are {', '.join(map(repr, names))}")
+    for each in rules.unread:
+        yield NamedClause(str(each.id or "?"), each.clause or "", each.place or name, each.rule)
+    ids, clauses = (rules.table.column(column).to_pylist() for column in ("id", "where"))
+    places = ids if rules.places is None else rules.places(range(len(ids)))
+    for id, clause, place in zip(ids, clauses, places, strict=True):
+        problem = "the clause is NULL: write TRUE for a subscription to everything" if clause is None else None
+        yield NamedClause(str(id), clause or "", place, problem)
 
 
-def counted_up(items: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def counted_up(items: Iterator[NamedClause]) -> Iterator[NamedClause]:
     """Count long work on a terminal; quiet in a pipe."""
     loud = sys.stderr.isatty()
     count = 0
@@ -90,6 +102,18 @@ def counted_up(items: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         yield item
     if loud and count >= 5_000:
         print("\r" + " " * 30 + "\r", end="", file=sys.stderr, flush=True)
+
+
+def named_clauses(items: Iterator[NamedClause]) -> dict[str, str]:
+    """Clauses by their names, which are given once."""
+    found: dict[str, str] = {}
+    for name, clause, place, problem in counted_up(items):
+        if problem is not None:
+            raise CallerError(f"{place}: {problem}")
+        if name in found:
+            raise CallerError(f"{place}: two rules have the id {shown(name)}: an id is given once")
+        found[name] = clause
+    return found
 
 
 def as_text(value: Any) -> str:

@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     request = RulesRequest(**request_fields(options), merge=options.merge)
-    engine, why = chosen_engine(options, [*request.tables, *request.events], request.reading)
+    engine, why = chosen_engine(options, request.events, request.where, request.reading)
     found, done = _on_spark(options, request) if engine == "spark" else _in_this_process(request)
     result = {"engine": engine, "engine_reason": why} | done
     if options.json:
@@ -64,7 +64,7 @@ def _on_spark(options: argparse.Namespace, request: RulesRequest) -> tuple[Audit
     check_spark_is_there()
     from thatch.cli.spark_jobs.rules import audited
 
-    both, starting = on_spark(options, request.space.time_zone, lambda session: audited(session, request))
+    both, starting = on_spark(options, request.session_zone, lambda session: audited(session, request))
     found, result = both
     return found, result | {"seconds_to_start_spark": starting}
 

@@ -15,7 +15,7 @@ from thatch.cli.arguments import (
     as_text,
     clauses_of,
     compiled,
-    counted_up,
+    named_clauses,
     space_of,
 )
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from thatch.cover import covers
 
     space = space_of(options.space, options.time_zone)
-    clauses = dict(counted_up(clauses_of(options.by, options.file)))
+    clauses = named_clauses(clauses_of(options.by, options.file))
     members = {place: compiled(place, clause, space) for place, clause in clauses.items()}
     verdict = covers(members, compiled(THE_CLAUSE, options.clause, space), space, options.cover)
     result, lines = evidence(verdict, clauses, space)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from thatch.cli.tabular import megabytes
 from thatch.errors import CallerError
 from thatch.local.files import Format, files_in, has_scheme, one_kind
+from thatch.local.rule_files import STDIN
 
 LOCAL_BYTES_MAX = 2 * 2**30  # of files, that `auto` leaves to this process
 
@@ -23,7 +24,9 @@ def add_engine(command: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_engine(options: argparse.Namespace, inputs: Sequence[str], reading: Format) -> tuple[str, str]:
+def chosen_engine(
+    options: argparse.Namespace, events: Sequence[str], rules: Sequence[str], reading: Format
+) -> tuple[str, str]:
     """The engine, and why."""
     if options.engine != "auto":
         return options.engine, "it was asked for"
@@ -35,14 +38,15 @@ def chosen_engine(options: argparse.Namespace, inputs: Sequence[str], reading: F
         if name in os.environ:
             return "spark", f"{name} is set"
     size = 0
-    for path in inputs:
+    for path in (*events, *(each for each in rules if each != STDIN)):
         if has_scheme(path):
             return "spark", f"{path} is not a local path"
         try:
-            kind, files = one_kind([path], reading), files_in([path])
+            files = files_in([path])
+            is_json = path in events and one_kind([path], reading) == "json"
         except CallerError:
             continue  # the engine says what is wrong with it
-        if kind == "json" and reading.multiline:
+        if is_json and reading.multiline:
             return "spark", f"{path} is JSON over several lines, which only Spark reads"
         if any("=" in part for file in files for part in os.path.relpath(file, path).split(os.sep)[:-1]):
             return "spark", f"{path} is partitioned by folders"

@@ -16,7 +16,7 @@ from thatch.cli.arguments import (
     as_text,
     clauses_of,
     compiled,
-    counted_up,
+    named_clauses,
     shown_value,
     space_of,
 )
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
     space = space_of(options.space, options.time_zone)
     event = None if options.event is None else typed_event(read_json(options.event, "--event"), space)
-    clauses = dict(counted_up(clauses_of(options.by, options.file)))
+    clauses = named_clauses(clauses_of(options.by, options.file))
     table = SubscriptionTable(space)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptyRegionWarning)  # said below, or not asked for

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from thatch.cli.spark_jobs.rules import learnt
 
     request = RulesRequest(**request_fields(options))
-    result, starting = on_spark(options, request.space.time_zone, lambda session: learnt(session, request))
+    result, starting = on_spark(options, request.session_zone, lambda session: learnt(session, request))
     result["seconds_to_start_spark"] = starting
     print(as_text(result) if options.json else "\n".join(summary(result)))
     return OK

@@ -71,12 +71,11 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     request = MatchRequest(
         **request_fields(options),
-        time_zone=options.time_zone or "UTC",
         strategy=options.strategy,
         writing=options.format,
         skipped=options.skipped,
     )
-    engine, why = chosen_engine(options, [*request.events, *request.tables], request.reading)
+    engine, why = chosen_engine(options, request.events, request.where, request.reading)
     if options.explain:
         return _explain(options, request, engine, why)
     done = _on_spark(options, request) if engine == "spark" else _in_this_process(options, request)
@@ -109,7 +108,7 @@ def _on_spark(options: argparse.Namespace, request: MatchRequest) -> dict[str, A
     check_spark_is_there()
     from thatch.cli.spark_jobs import match
 
-    result, starting = on_spark(options, _time_zone(request), lambda session: match.run(session, request))
+    result, starting = on_spark(options, request.session_zone, lambda session: match.run(session, request))
     return result | {"seconds_to_start_spark": starting}
 
 
@@ -122,13 +121,9 @@ def _explain(options: argparse.Namespace, request: MatchRequest, engine: str, wh
     check_spark_is_there()
     from thatch.cli.spark_jobs import match
 
-    plan, _ = on_spark(options, _time_zone(request), lambda session: match.explained(session, request))
+    plan, _ = on_spark(options, request.session_zone, lambda session: match.explained(session, request))
     print(as_text({"engine": engine} | asdict(plan)) if options.json else f"engine: spark, because {why}\n{plan}")
     return OK
-
-
-def _time_zone(request: MatchRequest) -> str:
-    return request.time_zone if request.space is None else request.space.time_zone
 
 
 def summary(result: dict[str, Any]) -> Iterator[str]:

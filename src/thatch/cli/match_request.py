@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from thatch.local.files import Format
+from thatch.local.files import Format, has_scheme
 from thatch.local.writing import output_kind
 from thatch.space.space import Space
 
@@ -17,8 +18,7 @@ class MatchRequest:
     events: Sequence[str]
     space: Space | None  # None: as the events have it
     time_zone: str = "UTC"
-    clauses: Sequence[tuple[str, str]] = ()  # id and text
-    tables: Sequence[str] = ()
+    where: Sequence[str] = ()  # files of rules
     reading: Format = field(default_factory=Format)
     strategy: str = "auto"
     skip: bool = False
@@ -26,6 +26,15 @@ class MatchRequest:
     writing: str | None = None  # the kind of the output; None: by its name, or Parquet
     skipped: str | None = None
     overwrite: bool = False
+
+    @property
+    def rule_files(self) -> list[str]:
+        """The local files of rules, which must not be written over."""
+        return [os.path.abspath(path) for path in self.where if not has_scheme(path)]
+
+    @property
+    def session_zone(self) -> str:
+        return self.time_zone if self.space is None else self.space.time_zone
 
     @property
     def output_kind(self) -> str:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from thatch.cli.arguments import OK, add_files, add_json, clauses_of, space_of
+from thatch.cli.arguments import OK, add_files, add_json, clauses_of, named_clauses, space_of
 from thatch.cli.overlay_arguments import add_policy, policy_of
 from thatch.errors import CallerError
 
@@ -71,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         raise CallerError("what should be planned? Give --unsubscribe ID, --subscribe CLAUSE or --to-cover ENGINE")
     else:
         space = space_of(options.space, options.time_zone)
-        plans = plan_of_clauses(clauses_of(options.clauses, options.file), space, policy_of(options), act)
+        clauses = named_clauses(clauses_of(options.clauses, options.file))
+        plans = plan_of_clauses(clauses.items(), space, policy_of(options), act)
     print(json.dumps(as_json(plans)) if options.json else "\n".join(map(str, plans)))
     return OK

@@ -51,9 +51,7 @@ def plan_of_clauses(clauses: Iterable[tuple[str, str]], space: Space, policy: Po
     if act.subscribe is not None:
         return [plan_subscription(broker, CLIENT, NEW, act.subscribe, 0.0, each) for each in variants]
     if act.unsubscribe not in known:
-        raise CallerError(
-            f"no clause {act.unsubscribe!r}; ids are FILE:LINE, or 'clause N' for those given as arguments"
-        )
+        raise CallerError(f"no clause {act.unsubscribe!r}; ids are those of files, FILE:LINE in text, or 'clause N'")
     return [plan_unsubscription(broker, CLIENT, act.unsubscribe, 0.0, each) for each in variants]
 
 

@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     request = RulesRequest(**request_fields(options), merge=options.merge)
-    engine, why = chosen_engine(options, [*request.tables, *request.events], request.reading)
+    engine, why = chosen_engine(options, request.events, request.where, request.reading)
     done = _on_spark(options, request) if engine == "spark" else _in_this_process(request)
     result = {"engine": engine, "engine_reason": why} | done
     print(as_text(result) if options.json else "\n".join(summary(result)))
@@ -55,7 +55,7 @@ def _on_spark(options: argparse.Namespace, request: RulesRequest) -> dict[str, A
     check_spark_is_there()
     from thatch.cli.spark_jobs.rules import reduced
 
-    result, starting = on_spark(options, request.space.time_zone, lambda session: reduced(session, request))
+    result, starting = on_spark(options, request.session_zone, lambda session: reduced(session, request))
     return result | {"seconds_to_start_spark": starting}
 
 

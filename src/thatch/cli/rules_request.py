@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from thatch.errors import CallerError
-from thatch.local.files import Format
+from thatch.local.files import Format, has_scheme
 from thatch.reports.audit import Audit
 from thatch.space.space import Space
 
@@ -19,15 +20,24 @@ from thatch.space.space import Space
 class RulesRequest:
     """What is to be looked at, and where what was found goes."""
 
-    space: Space
-    clauses: Sequence[tuple[str, str]] = ()  # id and text
-    tables: Sequence[str] = ()
+    space: Space | None  # None: as the events have it
+    time_zone: str = "UTC"
+    where: Sequence[str] = ()  # files of rules
     events: Sequence[str] = ()
     reading: Format = field(default_factory=Format)
     merge: float | None = None
     skip: bool = False
     output: str | None = None
     overwrite: bool = False
+
+    @property
+    def rule_files(self) -> list[str]:
+        """The local files of rules, which must not be written over."""
+        return [os.path.abspath(path) for path in self.where if not has_scheme(path)]
+
+    @property
+    def session_zone(self) -> str:
+        return self.time_zone if self.space is None else self.space.time_zone
 
     @property
     def on_error(self) -> str:

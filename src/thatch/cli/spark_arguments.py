@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from thatch.cli.arguments import add_space, clauses_of, counted_up, space_of
+from thatch.cli.arguments import add_space, space_of
 from thatch.errors import CallerError
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ def add_where(command: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="clauses, one a line, # starts a comment line, the id is FILE:LINE, - is stdin; or a table (.parquet, "
-        ".csv, .json) of id and where, or of id and bounds low_NAME, high_NAME. May be given several times",
+        help="rules: a clause a line, # starts a comment line, the id is FILE:LINE, - is stdin; or a .yaml, .toml, "
+        ".json, .csv or .parquet file with id and where, or with id and bounds low_NAME, high_NAME. May be given "
+        "several times",
     )
     reading = command.add_argument_group("reading")
     reading.add_argument(
@@ -37,7 +38,7 @@ def add_where(command: argparse.ArgumentParser) -> None:
 
 def add_rules(command: argparse.ArgumentParser, output: str) -> None:
     """What the commands about subscriptions have in common."""
-    add_space(command)
+    add_space(command, required=False)
     add_where(command)
     command.add_argument("--output", metavar="PATH", help=output)
     command.add_argument("--overwrite", action="store_true", help="replace an output that exists")
@@ -65,14 +66,12 @@ def add_running(command: argparse.ArgumentParser) -> Any:
 
 def request_fields(options: argparse.Namespace) -> dict[str, Any]:
     """What all commands on Spark take, as fields of a request."""
-    from thatch.local.files import Format, is_table
+    from thatch.local.files import Format
 
-    space = None if options.space is None else space_of(options.space, options.time_zone)
-    lines = [name for name in options.where if not is_table(name)]
     return {
-        "space": space,
-        "clauses": list(counted_up(clauses_of([], lines))),
-        "tables": [name for name in options.where if is_table(name)],
+        "space": None if options.space is None else space_of(options.space, options.time_zone),
+        "time_zone": options.time_zone or "UTC",
+        "where": options.where,
         "events": options.events,
         "reading": Format(options.input_format, options.delimiter, options.multiline),
         "skip": options.on_error == "skip",

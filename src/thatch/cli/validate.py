@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from thatch.cli.arguments import NO, OK, add_files, add_json, add_space, as_text, clauses_of, counted_up, space_of
+from thatch.cli.arguments import (
+    NO,
+    OK,
+    NamedClause,
+    add_files,
+    add_json,
+    add_space,
+    as_text,
+    clauses_of,
+    counted_up,
+    space_of,
+)
 from thatch.errors import CallerError, ClauseError
 from thatch.space.space import Space
+
+COUNTED = 20  # constructs that are listed
+UNREADABLE = "rule without an id or a clause"
 
 
 def add(commands: Any) -> None:
     command = commands.add_parser(
         "validate",
         help="check WHERE clauses against a space",
-        description="Check WHERE clauses against a space. Errors name their place. Exit status 1 if a clause is wrong.",
+        description="Check WHERE clauses against a space. Errors name their place, and are counted by what cannot be "
+        "used. Exit status 1 if a clause is wrong.",
         epilog="example: thatch validate --space 'price double not null 0..1000, symbol string' \"price < 20\"",
     )
     command.add_argument("clauses", nargs="*", metavar="CLAUSE", help="a clause")
-    add_space(command)
+    add_space(command, required=False)
+    command.add_argument(
+        "--events", metavar="FILE", help="Parquet files whose columns the clauses are about, in place of --space"
+    )
     add_files(command)
     add_json(command)
     command.set_defaults(run=run)
@@ -27,13 +47,14 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     if not options.clauses and not options.file:
         raise CallerError("nothing to validate: give a CLAUSE or --file FILE")
-    space = space_of(options.space, options.time_zone)
-    checked = []
-    for place, clause in counted_up(clauses_of(options.clauses, options.file)):
-        checked.append(_checked(place, clause, space))
-    wrong = sum(not each["valid"] for each in checked)
+    given = list(clauses_of(options.clauses, options.file))
+    space = _space(options, given)
+    checked = [_checked(each, space) for each in counted_up(iter(given))]
+    constructs = Counter(each["construct"] for each in checked if not each["valid"])
+    wrong = constructs.total()
     if options.json:
-        print(as_text({"clauses": checked, "valid": len(checked) - wrong, "invalid": wrong}))
+        result = {"clauses": checked, "valid": len(checked) - wrong, "invalid": wrong}
+        print(as_text(result | {"refused_by_construct": dict(constructs.most_common())}))
     else:
         for each in checked:
             if not each["valid"]:
@@ -42,31 +63,61 @@ def run(options: argparse.Namespace) -> int:
                 print(f"valid: {each['sql']}")
             if each["valid"] and each["sql"] == "FALSE":
                 print(f"{each['place']}: valid, but no event can match it")
+        if wrong > 1:
+            print("\n".join(_counts(constructs)))
         print(f"{len(checked) - wrong:,} of {len(checked):,} clauses are valid")
     return NO if wrong else OK
 
 
-def _checked(place: str, clause: str, space: Space) -> dict[str, Any]:
+def _space(options: argparse.Namespace, given: Sequence[NamedClause]) -> Space:
+    if (options.space is None) == (options.events is None):
+        raise CallerError("give either --space, or --events FILE in Parquet, whose columns clauses are about")
+    if options.space is not None:
+        return space_of(options.space, options.time_zone)
+    from thatch.local.files import Format
+    from thatch.local.sources import events_of
+
+    source = events_of(options.events, Format())
+    if not source.has_types:
+        raise CallerError("CSV and JSON have no types: declare the space of the events with --space")
+    return Space.infer(source.schema, [each.clause for each in given], options.time_zone or "UTC")
+
+
+def _counts(constructs: Counter[str]) -> Iterator[str]:
+    """How many clauses are refused for what, the most first."""
+    yield "refused:"
+    width = len(f"{max(constructs.values()):,}")
+    for construct, count in constructs.most_common(COUNTED):
+        yield f"  {count:>{width},}  {construct}"
+    rest = constructs.total() - sum(count for _, count in constructs.most_common(COUNTED))
+    if rest:
+        yield f"  {rest:>{width},}  others"
+
+
+def _checked(each: NamedClause, space: Space) -> dict[str, Any]:
+    found: dict[str, Any] = {"place": each.place, "id": each.name, "clause": each.clause}
+    if each.problem is not None:
+        wrong = {"construct": UNREADABLE, "line": None, "column": None, "rule": each.problem, "hint": ""}
+        return found | {"valid": False} | wrong
     try:
-        region = space.where(clause)
+        region = space.where(each.clause)
     except ClauseError as error:
-        return {
-            "place": place,
-            "clause": clause,
-            "valid": False,
-            "line": error.line,
-            "column": error.column,
-            "rule": error.rule,
-            "hint": error.hint,
-        }
-    return {"place": place, "clause": clause, "valid": True, "sql": region.to_sql(), "terms": len(region.terms)}
+        found |= {"valid": False, "construct": error.construct, "line": error.line, "column": error.column}
+        return found | {"rule": error.rule, "hint": error.hint}
+    return found | {"valid": True, "sql": region.to_sql(), "terms": len(region.terms)}
 
 
 def _pointed(wrong: dict[str, Any]) -> str:
     """An error with the line it is in and a mark below the column, as compilers do."""
+    if wrong["line"] is None:
+        return f"{wrong['place']}: {wrong['rule']}"
     line = wrong["clause"].split("\n")[wrong["line"] - 1]
     start = max(wrong["column"] - 60, 0)
     mark = " " * (wrong["column"] - 1 - start) + "^"
-    where = f"{wrong['place']}:{wrong['column']}" if wrong["line"] == 1 else f"{wrong['place']}, line {wrong['line']}"
+    where = wrong["place"]
+    if wrong["id"] != where:
+        where = f"{where}, rule {wrong['id']}, line {wrong['line']}, column {wrong['column']}"
+    else:
+        where += f":{wrong['column']}" if wrong["line"] == 1 else f", line {wrong['line']}"
     hint = f" ({wrong['hint']})" if wrong["hint"] else ""
     return f"{where}: {wrong['rule']}{hint}\n    {line[start : start + 100].replace(chr(9), ' ')}\n    {mark}"

@@ -13,11 +13,14 @@ CLAUSE_SHOWN = 200  # characters of a clause that an error repeats
 SKIP = "--on-error skip"
 
 
-def wrong_clause(id: Any, clause: str | None, line: int | None, column: int | None, rule: str) -> str:
-    """One subscription with the place of its mistake."""
-    place = "" if line is None else f"line {line}, column {column}: "
-    text = "" if clause is None else "\n    " + clause[:CLAUSE_SHOWN].replace("\n", "\n    ")
-    return f"subscription {'?' if id is None else id}: {place}{rule}{text}"
+def wrong_clause(
+    id: Any, clause: str | None, line: int | None, column: int | None, rule: str, place: str | None = None
+) -> str:
+    """One subscription with the place of its mistake: where it stands, and where in its clause."""
+    within = "" if line is None else f"line {line}, column {column}: "
+    text = "" if clause is None else "\n    " + clause.rstrip()[:CLAUSE_SHOWN].replace("\n", "\n    ")
+    stands = "" if place is None or place == id else f"{place}: "
+    return f"{stands}subscription {'?' if id is None else id}: {within}{rule}{text}"
 
 
 def raise_if_any(lines: Sequence[str]) -> None:

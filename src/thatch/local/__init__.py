@@ -7,6 +7,8 @@ In reading order:
     events         tables and files of events, batch by batch, with the place of each row
     json_lines     events in JSON, an object a line
     sources        events from whatever somebody has: tables, frames, paths
+    documents      YAML, TOML and JSON documents of rules, with their lines
+    rule_files     `read_rules`: files of rules as people have them
     subscriptions  tables and mappings of subscriptions to regions, and what is wrong with the others
     inferred       the space of subscriptions over events: as given, or as the events have it
     writing        folders of results

@@ -75,11 +75,11 @@ class ParquetEvents(EventSource):
 
     def __init__(self, files: Sequence[str]) -> None:
         self.files = files
-        self.schema = _as_spark_reads(_parquet(files[0]))
+        self.schema = _as_spark_reads(parquet_file(files[0]))
 
     def batches(self, space: Space) -> Iterator[EventBatch]:
         for path in self.files:
-            file, first = _parquet(path), 0
+            file, first = parquet_file(path), 0
             names = _names_in(file.schema_arrow, self.schema, path)
             for batch in file.iter_batches(ROWS, columns=list(names.values())):
                 rows = _in_schema(batch, self.schema, names, path)
@@ -169,7 +169,7 @@ class CsvEvents(EventSource):
         return pa.schema(fields)
 
 
-def _parquet(path: str) -> Any:
+def parquet_file(path: str) -> Any:
     import pyarrow.parquet as pq
 
     try:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from thatch.errors import CallerError
 
 SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+RULE_SUFFIXES = SUFFIXES | {"yaml": "yaml", "yml": "yaml", "toml": "toml"}  # of files of rules
 COMPRESSED = {"gz", "bz2", "zst", "lz4", "snappy"}
 
 
@@ -24,21 +25,21 @@ class Format:
     multiline: bool = False
 
 
-def kind_of(path: str) -> str | None:
+def kind_of(path: str, suffixes: Mapping[str, str] = SUFFIXES) -> str | None:
     """The kind of a file, a folder or a glob, by its name or by those of the files in it; None if they do not tell."""
-    named = _kind_of_name(path)
+    named = _kind_of_name(path, suffixes)
     if named is None and os.path.isdir(path):
-        return next(filter(None, map(_kind_of_name, _inside(path))), None)
+        return next(filter(None, (_kind_of_name(each, suffixes) for each in _inside(path))), None)
     if named is None and glob.has_magic(path):
-        return next(filter(None, map(kind_of, sorted(glob.glob(path)))), None)
+        return next(filter(None, (kind_of(each, suffixes) for each in sorted(glob.glob(path)))), None)
     return named
 
 
-def _kind_of_name(path: str) -> str | None:
+def _kind_of_name(path: str, kinds: Mapping[str, str]) -> str | None:
     suffixes = [each.lstrip(".").lower() for each in PurePosixPath(path.rstrip("/")).suffixes]
     while suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
-    return SUFFIXES.get(suffixes[-1]) if suffixes else None
+    return kinds.get(suffixes[-1]) if suffixes else None
 
 
 def one_kind(paths: Sequence[str], format: Format) -> str:
@@ -52,13 +53,6 @@ def one_kind(paths: Sequence[str], format: Format) -> str:
 
 def has_scheme(path: str) -> bool:
     return re.match(r"\w+:", path) is not None
-
-
-def is_table(path: str) -> bool:
-    """Whether a file of subscriptions is a table; else it has a clause on each line."""
-    if Path(path).is_file():
-        return kind_of(path) is not None
-    return Path(path).is_dir() or kind_of(path) is not None or glob.has_magic(path)
 
 
 def files_in(paths: Sequence[str]) -> list[str]:

@@ -77,7 +77,6 @@ class JsonEvents(EventSource):
 
 def _chunks(path: str) -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
     """Rows and malformed records, some thousand at a time. Numbers with a fraction are text: nothing is rounded."""
-    decoder = msgspec.json.Decoder(float_hook=_Number)
     rows: list[dict[str, Any]] = []
     malformed: list[str] = []
     try:
@@ -88,7 +87,7 @@ def _chunks(path: str) -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
                     raise CallerError(f"{path}: a record is longer than {BLOCK // 2**20} MB")
                 if not line.strip():
                     continue
-                found = _objects(line, decoder)
+                found = rows_of_line(line)
                 if found is None:
                     malformed.append(line.decode(errors="replace").rstrip("\r\n"))
                 else:
@@ -106,9 +105,13 @@ class _Number(str):
     """A number as it was written."""
 
 
-def _objects(line: bytes, decoder: Any) -> list[dict[str, Any]] | None:
+_DECODER = msgspec.json.Decoder(float_hook=_Number)
+
+
+def rows_of_line(line: bytes) -> list[dict[str, Any]] | None:
+    """The rows of a line, one or, in an array, several; None if it is malformed."""
     try:
-        found = decoder.decode(line)
+        found = _DECODER.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     many = found if isinstance(found, list) else [found]

@@ -11,7 +11,7 @@ import json
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -27,7 +27,7 @@ from thatch.local.sources import events_of
 from thatch.local.subscriptions import Compiled, compiled, raise_wrong, subscriptions_of
 from thatch.local.text_values import rule_of
 from thatch.space.axis import Coordinates
-from thatch.space.event_columns import ID
+from thatch.space.event_columns import ID, detail_names
 from thatch.space.space import Space
 
 FEW = 8  # subscriptions: asked one by one, they are through before an index is built
@@ -78,6 +78,7 @@ class Match:
     seen: int = 0  # events so far
     bad: int = 0  # of them, so far
     on_bad: Callable[[EventBatch, dict[int, str]], None] | None = None  # is given what is left out
+    with_details: bool = False  # columns of the subscriptions come after their ids
 
     @classmethod
     def of(
@@ -97,11 +98,20 @@ class Match:
 
     @property
     def schema(self) -> pa.Schema:
-        return self.events.value_schema(self.space).append(pa.field(ID, self.compiled.ids.type))
+        events = self.events.value_schema(self.space)
+        return pa.schema([*events, pa.field(ID, self.compiled.ids.type), *self._detail_fields(events.names)])
+
+    def _detail_fields(self, taken: Sequence[str]) -> list[pa.Field]:
+        if self.compiled.details is None or not self.with_details:
+            return []
+        names = detail_names(self.compiled.details.schema.names, taken)
+        return [pa.field(name, field.type) for name, field in zip(names, self.compiled.details.schema, strict=True)]
 
     def matches(self) -> Iterator[pa.RecordBatch]:
         """Batches of events, each row as often as it matches, with the ids."""
-        ask = _asked(self.compiled, self.space)
+        ask, schema = _asked(self.compiled, self.space), self.schema
+        details = self.compiled.details if self.with_details else None
+        named = [] if details is None else [column.combine_chunks() for column in details.columns]
 
         def found(batch: EventBatch) -> tuple[EventBatch, Ints, Ints, dict[int, str]]:
             return batch, *self._found(batch, ask)
@@ -112,8 +122,9 @@ class Match:
             for start in range(0, len(rows), ROWS_MAX):
                 part = slice(start, start + ROWS_MAX)
                 taken = batch.rows.take(pa.array(rows[part]))
-                ids = self.compiled.ids.take(pa.array(numbers[part]))
-                yield taken.append_column(pa.field(ID, ids.type), ids)
+                who = pa.array(numbers[part])
+                of_subscriptions = [column.take(who) for column in (self.compiled.ids, *named)]
+                yield pa.record_batch([*taken.columns, *of_subscriptions], schema=schema)
 
     def _found(self, batch: EventBatch, ask: Asking) -> tuple[Ints, Ints, dict[int, str]]:
         rows, space = batch.rows, self.space

@@ -6,17 +6,19 @@ unconstrained. One null: unbounded on that side, and not null.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.errors import BadRows, CallerError, shown
-from thatch.local.events import CsvEvents, ParquetEvents
-from thatch.local.files import Format, files_in, one_kind
-from thatch.local.json_lines import JsonEvents
+from thatch.local.documents import as_text
+from thatch.local.files import Format
+from thatch.local.rule_files import Places, RuleTable, rules_in
 from thatch.local.sources import table_of
 from thatch.local.text_values import values_of
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
@@ -34,18 +36,20 @@ SHOWN = 3  # wrong clauses that an error names
 
 
 class WrongClause(NamedTuple):
-    """A subscription that cannot be used, and why. Lines and columns count from 1."""
+    """A subscription that cannot be used, and why. Lines and columns are of its clause and count from 1."""
 
     id: Any
     clause: str | None
     line: int | None
     column: int | None
     rule: str
+    place: str | None = None  # where it stands, if that is known: a file and a line
 
     def __str__(self) -> str:
-        place = "" if self.line is None else f", line {self.line}, column {self.column}"
+        within = "" if self.line is None else f", line {self.line}, column {self.column}"
         clause = "" if self.clause is None else f"\n    {shown(self.clause)}"
-        return f"subscription {self.id!r}{place}: {self.rule}{clause}"
+        place = "" if self.place is None or self.place == self.id else f"{self.place}: "
+        return f"{place}subscription {self.id!r}{within}: {self.rule}{clause}"
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,8 @@ class SubscriptionRows:
     clauses: list[str | None] | None  # None: there are bounds
     bounds: pa.Table | None = None
     wrong: tuple[WrongClause, ...] = ()  # rows that could not even be read
-
-    @classmethod
-    def of_clauses(cls, clauses: Sequence[tuple[str, str]]) -> SubscriptionRows:
-        """Of pairs of id and clause."""
-        return cls(_ids([id for id, _ in clauses]), [clause for _, clause in clauses])
+    places: Places | None = None  # where rows stand
+    details: pa.Table | None = None  # what else is known of each row
 
     def paths(self, schema: Any, time_zone: str) -> set[ColumnPath]:
         """The columns of a table of events that these look at."""
@@ -75,22 +76,41 @@ class Compiled:
     ids: pa.Array
     regions: list[Region]
     wrong: list[WrongClause]
+    details: pa.Table | None = None
 
     def taken(self, places: Sequence[int]) -> Compiled:
         """Some of them."""
-        ids = self.ids.take(pa.array(places, pa.int64()))
-        return Compiled(ids, [self.regions[place] for place in places], self.wrong)
+        ids, details = _taken(self.ids, places), None if self.details is None else _taken(self.details, places)
+        return Compiled(ids, [self.regions[place] for place in places], self.wrong, details)
+
+
+def _taken(rows: Any, places: Sequence[int]) -> Any:
+    return rows.take(pa.array(places, pa.int64()))
 
 
 def subscriptions_of(given: Any, format: Format) -> SubscriptionRows:
-    """From a mapping of ids to clauses, a table or frame, or the path of a table in Parquet, CSV or JSON lines."""
+    """From a mapping of ids to clauses, a table or frame, or the path of a file of rules."""
     if isinstance(given, SubscriptionRows):
         return given
     if isinstance(given, Mapping):
         return SubscriptionRows(_ids(list(given)), list(given.values()))
     if isinstance(given, str) or hasattr(given, "__fspath__"):
-        return _of_file(str(given), format)
+        return rows_of_rules(rules_in(str(given), format))
     return _of_table(table_of(given, "subscriptions"), "the subscriptions")
+
+
+def rows_of_rules(rules: RuleTable) -> SubscriptionRows:
+    """The rows of a file of rules; what is neither an id nor a clause nor a bound is kept beside them."""
+    rows = _of_table(rules.table, rules.name)
+    wrong = tuple(WrongClause(each.id, each.clause, None, None, each.rule, each.place) for each in rules.unread)
+    names = [name for name in rules.table.schema.names if not _is_used(name, rows.clauses is None)]
+    details = rules.table.select(names) if names else None
+    return replace(rows, wrong=wrong, places=rules.places, details=details)
+
+
+def _is_used(name: str, in_bounds: bool) -> bool:
+    """Whether a column is an id, a clause or, in a table of bounds, looks like a bound."""
+    return name in ("id", "where") or (in_bounds and re.search(r"^(low|high)_|_(low|high)$", name.lower()) is not None)
 
 
 def joined(parts: Sequence[SubscriptionRows]) -> SubscriptionRows:
@@ -105,33 +125,46 @@ def joined(parts: Sequence[SubscriptionRows]) -> SubscriptionRows:
     clauses = None if parts[0].clauses is None else [one for each in parts for one in each.clauses or ()]
     tables = [each.bounds for each in parts if each.bounds is not None]
     bounds = pa.concat_tables(tables, promote_options="default") if clauses is None else None
-    return SubscriptionRows(_ids(ids), clauses, bounds, wrong)
+    return SubscriptionRows(_ids(ids), clauses, bounds, wrong, _joined_places(parts), _joined_columns(parts))
 
 
-def _of_file(path: str, format: Format) -> SubscriptionRows:
-    kind, files = one_kind([path], format), files_in([path])
-    if kind == "parquet":
-        source = ParquetEvents(files)
-        batches = [batch.rows for batch in source.batches(NO_SPACE)]
-        return _of_table(pa.Table.from_batches(batches, source.schema), path)
-    if kind == "csv" or not format.multiline:
-        text, batches, wrong = CsvEvents(files, format) if kind == "csv" else JsonEvents(files), [], []
-        for batch in text.batches(NO_SPACE):
-            batches.append(batch.rows)
-            wrong += [WrongClause(None, None, None, None, f"malformed: {record[:80]}") for record in batch.malformed]
-        table = pa.Table.from_batches(batches, text.schema)
-        names = {name.lower(): name for name in table.schema.names}
-        if "id" in names:
-            missing = table.column(names["id"]).is_null()
-            for row in table.filter(missing).to_pylist():
-                wrong.append(WrongClause(None, row.get(names.get("where", "")), None, None, "has no id"))
-            table = table.filter(pc.invert(missing))
-        rows = _of_table(table, path)
-        return SubscriptionRows(rows.ids, rows.clauses, rows.bounds, tuple(wrong))
-    raise CallerError(f"{path}: JSON over several lines is read on Spark only")
+def _joined_places(parts: Sequence[SubscriptionRows]) -> Places:
+    starts = np.cumsum([0, *(len(each.ids) for each in parts)])
+
+    def places(rows: Sequence[int]) -> list[str]:
+        found = dict[int, str]()
+        for part, first in zip(parts, starts.tolist(), strict=False):
+            own = [row for row in rows if first <= row < first + len(part.ids)]
+            if part.places is not None and own:
+                found.update(zip(own, part.places([row - first for row in own]), strict=True))
+        return [found.get(row, f"row {row}") for row in rows]
+
+    return places
 
 
-NO_SPACE = Space.parse("`\x01` bool")  # of a table whose columns are no attributes
+def _joined_columns(parts: Sequence[SubscriptionRows]) -> pa.Table | None:
+    """Further columns of several files: where their types differ, text."""
+    if all(each.details is None for each in parts):
+        return None
+    types: dict[str, set[pa.DataType]] = {}
+    for each in parts:
+        for field in each.details.schema if each.details is not None else ():
+            types.setdefault(field.name, set()).add(field.type)
+    columns = {}
+    for name, own in types.items():
+        kind = own.pop() if len(own) == 1 else pa.string()
+        chunks = [_column_as(each, name, kind) for each in parts]
+        columns[name] = pa.chunked_array(chunks, kind)
+    return pa.table(columns)
+
+
+def _column_as(part: SubscriptionRows, name: str, kind: pa.DataType) -> pa.Array:
+    if part.details is None or name not in part.details.schema.names:
+        return pa.nulls(len(part.ids), kind)
+    column = part.details.column(name).combine_chunks()
+    if column.type == kind:
+        return column
+    return pa.array([as_text(value) for value in column.to_pylist()], kind)
 
 
 def _of_table(table: pa.Table, what: str) -> SubscriptionRows:
@@ -169,56 +202,100 @@ def _ids(ids: Any) -> pa.Array:
     return array
 
 
-def _check_unique(ids: pa.Array) -> None:
-    if len(pc.unique(ids)) < len(ids):
-        twice = next(each["values"].as_py() for each in pc.value_counts(ids) if each["counts"].as_py() > 1)
-        raise CallerError(f"two subscriptions have the id {shown(twice)}: an id is given once")
+def _check_unique(rows: SubscriptionRows) -> None:
+    if len(pc.unique(rows.ids)) < len(rows.ids):
+        ids = rows.ids.to_pylist()
+        twice = next(each["values"].as_py() for each in pc.value_counts(rows.ids) if each["counts"].as_py() > 1)
+        two = [row for row, id in enumerate(ids) if id == twice][:2]
+        places = "" if rows.places is None else f", in {' and '.join(rows.places(two))}"
+        raise CallerError(f"two subscriptions have the id {shown(twice)}{places}: an id is given once")
 
 
 def compiled(rows: SubscriptionRows, space: Space) -> Compiled:
     """The regions of those that can be used, and what is wrong with the others."""
-    _check_unique(rows.ids)
+    _check_unique(rows)
     if rows.clauses is None:
-        assert rows.bounds is not None
-        return _within_bounds(rows.ids, rows.bounds, space, list(rows.wrong))
+        return _within_bounds(rows, space)
     kept, regions, errors = compile_many(rows.clauses, space)
     wrong = [
-        WrongClause(rows.ids[row].as_py(), rows.clauses[row], error.line, error.column, error.reason)
-        for row, error in errors.items()
+        WrongClause(rows.ids[row].as_py(), rows.clauses[row], error.line, error.column, error.reason, place)
+        for (row, error), place in zip(errors.items(), _places_of(rows, list(errors)), strict=True)
     ]
-    return Compiled(rows.ids.take(pa.array(kept, pa.int64())), regions, [*rows.wrong, *wrong])
+    details = None if rows.details is None else _taken(rows.details, kept)
+    return Compiled(_taken(rows.ids, kept), regions, [*rows.wrong, *wrong], details)
 
 
-def _within_bounds(ids: pa.Array, table: pa.Table, space: Space, wrong: list[WrongClause]) -> Compiled:
+def _places_of(rows: SubscriptionRows, wanted: Sequence[int]) -> Sequence[str | None]:
+    return [None] * len(wanted) if rows.places is None or not wanted else rows.places(wanted)
+
+
+class TypedBounds(NamedTuple):
+    low: dict[int, pa.Array]  # by attribute
+    high: dict[int, pa.Array]
+    names: dict[str, int]  # the columns that were read, and their attributes
+    wrong: dict[int, WrongClause]  # rows with a bound that cannot be read
+
+
+def typed_bounds(rows: SubscriptionRows, space: Space) -> TypedBounds:
+    """Columns of bounds as values of their attributes; text, as in CSV, is read as Spark casts it."""
+    table = rows.bounds
+    assert table is not None
     by_name = {name.lower(): name for name in table.schema.names}
-    bad: dict[int, str] = {}  # rows with a bound that cannot be read
-    sides: list[dict[int, pa.Array]] = []
-    for side in ("low", "high"):
-        found: dict[int, pa.Array] = {}
+    bad: dict[int, str] = {}
+    found = TypedBounds({}, {}, {}, {})
+    for side, columns in (("low", found.low), ("high", found.high)):
         for index, attribute in enumerate(space.attributes):
             name = bound_column(by_name, side, attribute.name)
-            if name is not None:
-                column = table.column(name).combine_chunks()
-                if pa.types.is_string(column.type):  # text, as in CSV, is read as Spark casts it
-                    column, unread = values_of(column, attribute)
-                    bad |= {row: f"column {name!r}, {rule}" for row, rule in unread.items() if row not in bad}
-                found[index] = column
-        sides.append(found)
-    if not (sides[0] or sides[1]):
-        names_text = ", ".join(map(repr, table.schema.names))
+            if name is None:
+                continue
+            column = table.column(name).combine_chunks()
+            if pa.types.is_string(column.type):
+                column, unread = values_of(column, attribute)
+                bad |= {row: f"column {name!r}, {rule}" for row, rule in unread.items() if row not in bad}
+            columns[index], found.names[name] = column, index
+    if not found.names:
+        names = ", ".join(map(repr, table.schema.names))
         raise CallerError(
             "subscriptions have either a column 'where' of clauses, or columns of bounds like 'low_price' and "
-            f"'high_price' for attributes of the space; these have {names_text}"
+            f"'high_price' for attributes of the space; these have {names}"
         )
+    wanted = sorted(bad)
+    for row, place in zip(wanted, _places_of(rows, wanted), strict=True):
+        found.wrong[row] = WrongClause(rows.ids[row].as_py(), None, None, None, bad[row], place)
+    return found
+
+
+def _within_bounds(rows: SubscriptionRows, space: Space) -> Compiled:
+    ids, bounds = rows.ids, typed_bounds(rows, space)
+    sides = (bounds.low, bounds.high)
     enums = [i for i in sides[0].keys() | sides[1].keys() if isinstance(space.attributes[i].axis, EnumAxis)]
     low, high = ({space.attributes[i].name: c for i, c in side.items() if i not in enums} for side in sides)
     regions = regions_of_boxes(boxes_of_columns(low, high, len(ids), space), space)
     for index in enums:
         ends = [side[index].to_pylist() if index in side else [None] * len(ids) for side in sides]
         regions = within_enum(regions, index, ends[0], ends[1], space)
-    wrong += [WrongClause(ids[row].as_py(), None, None, None, bad[row]) for row in sorted(bad)]
-    kept = [row for row in range(len(ids)) if row not in bad]
-    return Compiled(ids.take(pa.array(kept, pa.int64())), [regions[row] for row in kept], wrong)
+    kept = [row for row in range(len(ids)) if row not in bounds.wrong]
+    details = None if rows.details is None else _taken(rows.details, kept)
+    wrong = [*rows.wrong, *bounds.wrong.values()]
+    return Compiled(_taken(ids, kept), [regions[row] for row in kept], wrong, details)
+
+
+WRONG_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("where", pa.string()),
+        ("line", pa.int32()),
+        ("column", pa.int32()),
+        ("error", pa.string()),
+        ("place", pa.string()),
+    ]
+)
+
+
+def wrong_table(wrong: Sequence[WrongClause]) -> pa.Table:
+    """Subscriptions that cannot be used, as a table."""
+    rows = [[None if w.id is None else str(w.id), w.clause, w.line, w.column, w.rule, w.place] for w in wrong]
+    return pa.Table.from_pylist([dict(zip(WRONG_SCHEMA.names, row, strict=True)) for row in rows], WRONG_SCHEMA)
 
 
 def raise_wrong(wrong: Sequence[WrongClause]) -> None:

@@ -4,7 +4,7 @@ whose every value the attribute can hold."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from thatch.errors import CallerError
@@ -24,6 +24,7 @@ from thatch.space.schemas import ColumnPath, SchemaColumn, columns_of
 from thatch.space.space import Space
 
 ID = "subscription_id"  # the column of a result that says who wants the event
+DETAIL = "subscription_"  # how further columns of subscriptions begin there
 RESERVED = "__thatch_"  # how the columns begin that a join needs on the way
 INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}  # and their digits
 
@@ -87,6 +88,22 @@ def event_columns(schema: Any, space: Space, holds: Callable[[Attribute, str], b
     for attribute, column in zip(space, held, strict=True):
         check_type(attribute, column.type, f"the events' column {'.'.join(column.path)!r}", holds)
     return [column.path for column in held]
+
+
+def detail_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """What a result calls further columns of subscriptions, next to columns that it has.
+
+    >>> detail_names(["owner"], ["price", "subscription_id"])
+    ['subscription_owner']
+    """
+    known = {name.lower() for name in (*taken, ID)}
+    found = [f"{DETAIL}{name}" for name in names]
+    for name, own in zip(found, names, strict=True):
+        if name.lower() in known:
+            raise CallerError(
+                f"there is a column {name!r} already, where the result has {own!r} of the subscriptions: rename one"
+            )
+    return found
 
 
 def _found(column: SchemaColumn | None, fields: ColumnPath) -> SchemaColumn | None:

@@ -11,13 +11,24 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
-from thatch.errors import CallerError, ClauseError, TooManyTerms, shown
+from thatch.errors import MALFORMED, CallerError, ClauseError, TooManyTerms, shown
 from thatch.region.region import Region
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
 from thatch.space.space import Space
 from thatch.where import coercion
-from thatch.where.lexer import MARK, PART, Sanitised, at, literal_offset, sanitised, scan
+from thatch.where.lexer import (
+    ARITHMETIC,
+    BAD_LITERAL,
+    MARK,
+    PART,
+    TOO_LARGE,
+    Sanitised,
+    at,
+    literal_offset,
+    sanitised,
+    scan,
+)
 from thatch.where.literals import Literal
 from thatch.where.plans import (
     And,
@@ -62,7 +73,7 @@ def compile_clause(clause: str, space: Space, terms_max: int, plans: dict[str, A
     try:
         terms, codes = space.stable(lambda: root.terms(literals, terms_max))
     except BadLiteral as error:
-        raise at(clause, literal_offset(clause, error.slot), error.rule) from None
+        raise at(clause, literal_offset(clause, error.slot), error.rule, construct=error.construct) from None
     except TooMany:
         raise TooManyTerms(count, terms_max) from None
     region = Region(space, terms, codes)
@@ -89,7 +100,8 @@ def _planned(clause: str, shape: str, space: Space) -> ClausePlan:
     try:
         return _Planner(clause, shape, clean, space).plan(tree, True)
     except RecursionError:
-        raise ClauseError("the clause is nested too deep for what is left of the stack", hint="simplify it") from None
+        rule = "the clause is nested too deep for what is left of the stack"
+        raise ClauseError(rule, hint="simplify it", construct=TOO_LARGE) from None
 
 
 def _parse_offset(clean: Sanitised, details: dict[str, Any], clause: str) -> int:
@@ -179,9 +191,8 @@ class _Planner:
         operand = self.operand(right)
         if operand is None:
             if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-                raise self.refusal(
-                    right, "a column compared with a column is not supported", "compare it with a literal"
-                )
+                two = "a column compared with a column"
+                raise self.refusal(right, f"{two} is not supported", "compare it with a literal", two)
             raise self.unsupported(right)
         if isinstance(left, exp.Column):
             index, attribute = self.attribute(left)
@@ -189,7 +200,7 @@ class _Planner:
                 place = self.word_after(left, "TRUE" if operand.fixed.value else "FALSE")
                 kind = coercion.article(attribute.axis.sql.partition("(")[0])
                 rule = f"attribute {attribute.name!r}: a bool cannot be compared with {kind} attribute"
-                raise at(self.clause, place, rule)
+                raise at(self.clause, place, rule, construct=BAD_LITERAL)
             return Comparison(index, attribute, positive, operator, operand)
         constant = self.operand(left)
         if constant is None:
@@ -206,7 +217,7 @@ class _Planner:
         # A list of literals is one literal by now (lexer.py); what is left is a list with something else in it.
         if operand is None or operand.fixed is not None or self.kinds[operand.slot] != "l":
             wrong = next((member for member in members if self.operand(member) is None), node)
-            raise self.refusal(wrong, "an IN list holds literals only")
+            raise self.refusal(wrong, "an IN list holds literals only", construct="IN list with more than literals")
         return Listed(index, attribute, positive, operand.slot)
 
     def like(self, node: exp.Expr, positive: bool) -> ClausePlan:
@@ -224,14 +235,16 @@ class _Planner:
             raise self.unsupported(node.expression if pattern is None else left)
         index, attribute = self.attribute(left)
         if not isinstance(attribute.axis, StringAxis | EnumAxis):
-            raise self.refusal(left, f"LIKE needs a string, and {attribute.name!r} is {attribute.axis.sql}")
+            rule = f"LIKE needs a string, and {attribute.name!r} is {attribute.axis.sql}"
+            raise self.refusal(left, rule, construct="LIKE of what is no string")
         return Like(index, attribute, positive, pattern, escape)
 
     def tested(self, node: exp.Expr, positive: bool) -> ClausePlan:
         """IS NULL, and IS TRUE or IS FALSE of a bool attribute, which are `<=> TRUE` and `<=> FALSE`."""
         left = _bare(node.this, self.exp)
         if not isinstance(left, self.exp.Column):
-            raise self.refusal(left, "IS applies to an attribute, not to a condition", "write the condition out")
+            rule = "IS applies to an attribute, not to a condition"
+            raise self.refusal(left, rule, "write the condition out", "IS of a condition")
         index, attribute = self.attribute(left)
         if isinstance(node.expression, self.exp.Null):
             return IsNull(index, attribute, positive)
@@ -243,7 +256,8 @@ class _Planner:
     def within(self, node: exp.Expr, positive: bool) -> ClausePlan:
         usage = "within(radius, x, cx, y, cy, ...)"
         if not positive:
-            raise self.refusal(node, "NOT within is not supported", "a region is a union of boxes and balls")
+            hint = "a region is a union of boxes and balls"
+            raise self.refusal(node, "NOT within is not supported", hint, "NOT within")
         radius, *pairs = node.expressions or [None]
         if radius is None or not pairs or len(pairs) % 2:
             raise self.refusal(node, f"`within` takes a radius and pairs of attribute and centre: {usage}")
@@ -289,7 +303,7 @@ class _Planner:
             names = [attribute.name for attribute in self.space.attributes] + list(self.space.other_columns)
             close = difflib.get_close_matches(name.lower()[:80], [each.lower() for each in names[:200]], 1)
             hint = f"did you mean {close[0]!r}?" if close else f"attributes are: {', '.join(names[:12])}"
-            raise self.refusal(node, f"no attribute {shown(name)}", hint)
+            raise self.refusal(node, f"no attribute {shown(name)}", hint, f"unknown attribute {shown(name)}")
         return index, self.space.attributes[index]
 
     def only(self, node: exp.Expr, *known: str) -> None:
@@ -301,16 +315,18 @@ class _Planner:
         exp = self.exp
         if isinstance(node, exp.Func):
             name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name()
-            return self.refusal(node, f"the function {name} is not supported", "compare attributes with literals")
+            what, hint = f"the function {name}", "compare attributes with literals"
+            return self.refusal(node, f"{what} is not supported", hint, what)
         if isinstance(node, exp.Literal):
             return self.refusal(node, "a literal is not a condition", "compare an attribute with it")
         if isinstance(node, exp.Column):
             return self.refusal(node, "an attribute does not belong here", "compare attributes with literals")
         if isinstance(node, exp.Neg | exp.Binary) and not isinstance(node, exp.Connector | exp.Predicate):
-            return self.refusal(node, "arithmetic is not supported", "write the value")
+            return self.refusal(node, "arithmetic is not supported", "write the value", ARITHMETIC)
         if isinstance(node, exp.Connector | exp.Predicate | exp.Not):
             return self.refusal(node, "a condition does not belong here", "compare attributes with literals")
-        return self.refusal(node, f"{type(node).__name__} is not supported")
+        what = type(node).__name__
+        return self.refusal(node, f"{what} is not supported", construct=what)
 
     def start(self, node: exp.Expr) -> int:
         """Where a node begins in the rewritten text: sqlglot knows the places of names and literals."""
@@ -321,9 +337,9 @@ class _Planner:
         found = re.compile(rf"\b{word}\b").search(self.clean.text, self.start(node))
         return self.clean.offset(found.start() if found else self.start(node))
 
-    def refusal(self, node: exp.Expr, rule: str, hint: str = "") -> ClauseError:
+    def refusal(self, node: exp.Expr, rule: str, hint: str = "", construct: str = MALFORMED) -> ClauseError:
         start = self.start(node)
-        return at(self.clause, self.clean.offset(start), rule, hint)
+        return at(self.clause, self.clean.offset(start), rule, hint, construct)
 
 
 _FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from thatch.errors import ClauseError, shown
+from thatch.errors import MALFORMED, ClauseError, shown
 from thatch.space import times
 from thatch.where.literals import Literal, Members, number_literal, string_literal
 
@@ -63,6 +63,9 @@ _TYPED_HEAD = re.compile(rf"({_keyword('DATE')}|{_keyword('TIMESTAMP')}\w*){_BLA
 
 _STRETCH = re.compile(f"[^'\"`0-9]{{{STRETCH_MAX}}}")
 
+# Constructs that errors are counted by.
+ARITHMETIC, BAD_LITERAL, TOO_LARGE = "arithmetic", "literal that does not fit", "clause too large"
+
 MARK = "\0"  # in a shape, followed by the kind of the literal that stood there
 
 
@@ -78,9 +81,11 @@ def scan(text: str, zone: ZoneInfo) -> ScannedClause:
     'price < \\x00i AND symbol \\x00l'
     """
     if len(text) > CLAUSE_SIZE_MAX:
-        raise ClauseError(f"the clause has {len(text):,} characters, at most {CLAUSE_SIZE_MAX:,} are allowed")
+        rule = f"the clause has {len(text):,} characters, at most {CLAUSE_SIZE_MAX:,} are allowed"
+        raise ClauseError(rule, construct=TOO_LARGE)
     if len(text) > STRETCH_MAX and _STRETCH.search(text):
-        raise ClauseError(f"the clause has {STRETCH_MAX:,} characters in a row without a literal", hint="split it")
+        rule = f"the clause has {STRETCH_MAX:,} characters in a row without a literal"
+        raise ClauseError(rule, hint="split it", construct=TOO_LARGE)
     if not text.isascii():
         try:
             text.encode()
@@ -108,16 +113,15 @@ def scan(text: str, zone: ZoneInfo) -> ScannedClause:
                 literals.append(literal)
                 pieces.append(MARK + literal.kind)
         except ValueError as error:
-            raise error if isinstance(error, ClauseError) else at(text, start, f"{shown(token)} {error}") from None
+            if isinstance(error, ClauseError):
+                raise
+            raise at(text, start, f"{shown(token)} {error}", construct=BAD_LITERAL) from None
         if len(pieces) > PIECES_MAX:
-            raise at(text, start, f"the clause has more than {PIECES_MAX // 2:,} names in backticks and comments")
+            rule = f"the clause has more than {PIECES_MAX // 2:,} names in backticks and comments"
+            raise at(text, start, rule, construct=TOO_LARGE)
         if len(literals) > LITERALS_MAX:
-            raise at(
-                text,
-                start,
-                f"the clause has more than {LITERALS_MAX:,} literals",
-                "write long alternatives as an IN list",
-            )
+            rule = f"the clause has more than {LITERALS_MAX:,} literals"
+            raise at(text, start, rule, "write long alternatives as an IN list", TOO_LARGE)
     pieces.append(text[end:])
     shape = "".join(pieces)
     if shape.count(MARK) != len(literals):
@@ -177,10 +181,10 @@ def _raw(token: str) -> str:
     return token[2:-1]
 
 
-def at(text: str, offset: int, rule: str, hint: str = "") -> ClauseError:
+def at(text: str, offset: int, rule: str, hint: str = "", construct: str = MALFORMED) -> ClauseError:
     """An error at a character of the clause."""
     line = text.count("\n", 0, offset) + 1
-    return ClauseError(rule, line, offset - (text.rfind("\n", 0, offset) + 1) + 1, hint)
+    return ClauseError(rule, line, offset - (text.rfind("\n", 0, offset) + 1) + 1, hint, construct)
 
 
 def literal_offset(text: str, slot: int) -> int:
@@ -290,14 +294,14 @@ def sanitised(text: str, shape: str) -> Sanitised:
                     raise at(text, offset, "`)` without `(`")
                 nots = open_nots.pop()
             elif token == "-" and (_SIGNED.match(shape, match.end()) is None or previous[:1] in (MARK, ")", "`")):
-                raise at(text, offset, "`-` is not the sign of a number", _HINTS["+"])
+                raise at(text, offset, "`-` is not the sign of a number", _HINTS["+"], ARITHMETIC)
         elif token == "." and out and out[-1][-1] == "`":
             in_path = True
             continue
         else:
-            raise at(text, offset, f"unexpected {shown(token)}", _HINTS.get(token, ""))
+            raise _unexpected(token, text, offset)
         if nots + len(open_nots) > DEPTH_MAX:
-            raise at(text, offset, f"the clause is nested more than {DEPTH_MAX} deep", "remove parentheses")
+            raise at(text, offset, _TOO_DEEP, "remove parentheses", TOO_LARGE)
         starts.append(size)
         offsets.append(offset)
         out.append(written)
@@ -312,6 +316,14 @@ def sanitised(text: str, shape: str) -> Sanitised:
     return Sanitised(" ".join(out), starts, offsets)
 
 
+_TOO_DEEP = f"the clause is nested more than {DEPTH_MAX} deep"
+
+
+def _unexpected(token: str, text: str, offset: int) -> ClauseError:
+    construct = ARITHMETIC if token in "+*/%" else MALFORMED
+    return at(text, offset, f"unexpected {shown(token)}", _HINTS.get(token, ""), construct)
+
+
 def _check_bang(previous: str, text: str, offset: int) -> None:
     """`!` stands before a condition, as in Spark: `x ! IN (1)` and `x IS ! NULL` are no SQL."""
     if previous not in ("", "(", "!") and previous.upper() not in ("AND", "OR", "NOT"):
@@ -322,12 +334,14 @@ def _check_tokens(shape: str) -> None:
     if len(shape) > TOKENS_MAX:
         tokens = (match for match in _TOKEN.finditer(shape) if match.lastgroup)
         if next(islice(tokens, TOKENS_MAX, None), None) is not None:
-            raise ClauseError(f"the clause has more than {TOKENS_MAX:,} tokens", hint="split it")
+            rule = f"the clause has more than {TOKENS_MAX:,} tokens"
+            raise ClauseError(rule, hint="split it", construct=TOO_LARGE)
 
 
 def _check_word(word: str, text: str, offset: int) -> None:
     if word in _REFUSED:
-        raise at(text, offset, f"{_REFUSED[word]} is not supported", "if it is an attribute, write it in backticks")
+        what, hint = _REFUSED[word], "if it is an attribute, write it in backticks"
+        raise at(text, offset, f"{what} is not supported", hint, what)
     _check_size(word, text, offset)
 
 

@@ -20,6 +20,7 @@ from thatch.space.attribute import Attribute
 from thatch.space.axis import EnumAxis, IntAxis, StringAxis
 from thatch.space.space import Space
 from thatch.where import coercion
+from thatch.where.lexer import BAD_LITERAL
 from thatch.where.literals import KIND_NAMES, Literal, Members, as_double, literal_text, negated
 
 PAIRS_MAX = 16  # an AND of two ORs tries at most this many times the cap of combinations
@@ -35,10 +36,11 @@ class TooMany(Exception):
 class BadLiteral(Exception):
     """A literal does not suit its place; the clause, which a plan does not know, tells where it stands."""
 
-    def __init__(self, slot: int, rule: str) -> None:
+    def __init__(self, slot: int, rule: str, construct: str = BAD_LITERAL) -> None:
         super().__init__(rule)
         self.slot = slot
         self.rule = rule
+        self.construct = construct
 
 
 class ClausePlan:
@@ -413,7 +415,8 @@ class Like(Atom):
                 return self.true_or_false(_points(axis.ordinals(lambda value: matches(value) is not None)))
             return self.true_or_false(self._prefixed(parts))
         except ValueError as error:
-            raise BadLiteral(self.pattern.slot, _refusal(self.attribute, literal, error)) from None
+            refusal = _refusal(self.attribute, literal, error)
+            raise BadLiteral(self.pattern.slot, refusal, "LIKE with more than a prefix") from None
 
     def _prefixed(self, parts: list[str]) -> Intervals:
         axis = self.attribute.axis

@@ -17,14 +17,12 @@ from thatch.cli.wrong_rows import NAMED, named_options, raise_if_any, wrong_clau
 from thatch.local.events import MALFORMED, EventBatch
 from thatch.local.files import Format
 from thatch.local.match import Match
-from thatch.local.subscriptions import SubscriptionRows, WrongClause, joined, subscriptions_of
+from thatch.local.rule_files import rules_in
+from thatch.local.subscriptions import WRONG_SCHEMA, SubscriptionRows, WrongClause, joined, rows_of_rules, wrong_table
 from thatch.local.writing import OutputFolder
 
 SHOWN = 10  # matches, where there is no output
 SHOWN_AFTER = 1.0  # seconds: short work shows no progress
-CLAUSES = pa.schema(
-    [("id", pa.string()), ("where", pa.string()), ("line", pa.int32()), ("column", pa.int32()), ("error", pa.string())]
-)
 
 
 def match(request: MatchRequest) -> dict[str, Any]:
@@ -32,18 +30,17 @@ def match(request: MatchRequest) -> dict[str, Any]:
     start = time.perf_counter()
     on_error = "skip" if request.skip else "raise"
     with named_options():
-        rows = rows_of(request.clauses, request.tables, request.reading, request.skip)
+        rows = rows_of(request.where, request.reading, request.skip)
         work = Match.of(list(request.events), rows, request.space, on_error, request.reading, request.time_zone)
+        work.with_details = True
         check_clauses(work.compiled.wrong, request.skip)
         result = _written(work, request)
     return result | {"seconds": time.perf_counter() - start}
 
 
-def rows_of(clauses: Sequence[tuple[str, str]], tables: Sequence[str], reading: Format, skip: bool) -> SubscriptionRows:
-    """Clauses with their ids, and tables of subscriptions."""
-    parts = [SubscriptionRows.of_clauses(clauses)] if clauses or not tables else []
-    parts += [subscriptions_of(path, reading) for path in tables]
-    rows = joined(parts)
+def rows_of(files: Sequence[str], reading: Format, skip: bool) -> SubscriptionRows:
+    """The rules of all files."""
+    rows = joined([rows_of_rules(rules_in(path, reading)) for path in files])
     check_clauses(list(rows.wrong), skip)
     return rows
 
@@ -57,14 +54,15 @@ def _written(work: Match, request: MatchRequest) -> dict[str, Any]:
     wrong, matches, first = work.compiled.wrong, 0, list[dict[str, Any]]()
     with ExitStack() as stack:
         outputs: dict[str, OutputFolder] = {}
-        schemas = {"matches": work.schema, "events": _judged_schema(work), "clauses": CLAUSES}
+        schemas = {"matches": work.schema, "events": _judged_schema(work), "clauses": WRONG_SCHEMA}
         for name, (path, kind) in request.outputs.items():
             outputs[name] = stack.enter_context(all_or_nothing(path, kind, schemas[name], request.overwrite))
-            outputs[name].check_keeps([*work.events.files, *request.tables])
+            outputs[name].check_keeps([*work.events.files, *request.rule_files])
         if request.skip:
             work.on_bad = lambda batch, why: outputs["events"].write(_judged(batch, why, schemas["events"], work))
             if wrong:
-                outputs["clauses"].write(_listed(wrong))
+                for listed in wrong_table(wrong).to_batches():
+                    outputs["clauses"].write(listed)
         for batch in _counted_up(work):
             matches += batch.num_rows
             if "matches" in outputs:
@@ -125,11 +123,6 @@ def _plain(value: Any, zone: ZoneInfo) -> Any:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return str(value.astimezone(zone).replace(tzinfo=None))
     return value.hex().upper() if isinstance(value, bytes) else value
-
-
-def _listed(wrong: list[WrongClause]) -> pa.RecordBatch:
-    rows = [[None if w.id is None else str(w.id), w.clause, w.line, w.column, w.rule] for w in wrong]
-    return pa.RecordBatch.from_pylist([dict(zip(CLAUSES.names, row, strict=True)) for row in rows], CLAUSES)
 
 
 def _counted_up(work: Match) -> Iterator[pa.RecordBatch]:

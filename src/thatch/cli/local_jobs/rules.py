@@ -17,6 +17,7 @@ from thatch.local.reduce import LocalReduction
 from thatch.local.writing import output_kind
 from thatch.merge.weighing import budget_of
 from thatch.reports.audit import Audit
+from thatch.space.event_columns import detail_names
 
 SHOWN = 10  # rows, where there is no output
 
@@ -27,7 +28,7 @@ def reduced(request: RulesRequest) -> dict[str, Any]:
     with named_options():
         budget = budget_of(request.merge)
         work = _reduction(request)
-        result = work.result(budget)
+        result = _with_details(work.result(budget), work)
         passive = result.filter(pc.equal(result.column("status"), "passive"))
         summary: dict[str, Any] = {
             "subscriptions": len(result),
@@ -45,6 +46,16 @@ def reduced(request: RulesRequest) -> dict[str, Any]:
     return summary | {"seconds": time.perf_counter() - start}
 
 
+def _with_details(result: pa.Table, work: LocalReduction) -> pa.Table:
+    """And the further columns of the rules."""
+    details = work.compiled.details
+    if details is None:
+        return result
+    for name, column in zip(detail_names(details.schema.names, result.schema.names), details.columns, strict=True):
+        result = result.append_column(name, column)
+    return result
+
+
 def _write(result: pa.Table, request: RulesRequest) -> None:
     assert request.output is not None
     kind = output_kind(request.output)
@@ -52,7 +63,7 @@ def _write(result: pa.Table, request: RulesRequest) -> None:
         texts = [None if names is None else json.dumps(names) for names in result.column("covered_by").to_pylist()]
         result = result.set_column(2, "covered_by", pa.array(texts, pa.string()))
     with all_or_nothing(request.output, kind, result.schema, request.overwrite) as output:
-        output.check_keeps([*request.tables, *request.events])
+        output.check_keeps([*request.rule_files, *request.events])
         for batch in result.to_batches():
             output.write(batch)
         output.finish()
@@ -71,8 +82,8 @@ def audited(request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
 
 
 def _reduction(request: RulesRequest) -> LocalReduction:
-    rows = rows_of(request.clauses, request.tables, request.reading, request.skip)
+    rows = rows_of(request.where, request.reading, request.skip)
     events = list(request.events) or None
-    work = LocalReduction.of(rows, request.space, events, "skip" if request.skip else "raise", request.reading)
+    work = LocalReduction.of(rows, request.space, events, request.on_error, request.reading, request.time_zone)
     check_clauses(work.compiled.wrong, request.skip)
     return work

@@ -2,10 +2,11 @@
 
 In reading order:
 
-    session   a Spark session for a command: found, or started quietly
-    inputs    files of events and subscriptions as DataFrames; what is malformed is an error, never NULL
-    outputs   folders that Spark writes
-    failures  what is wrong with files, with the place of each mistake
-    match     files of events against subscriptions
-    rules     reduce, learn and audit over files of subscriptions
+    session     a Spark session for a command: found, or started quietly
+    inputs      files of events as DataFrames; what is malformed is an error, never NULL
+    rule_files  files of rules as DataFrames of subscriptions
+    outputs     folders that Spark writes
+    failures    what is wrong with files, with the place of each mistake
+    match       files of events against subscriptions
+    rules       reduce, learn and audit over files of subscriptions
 """

@@ -11,7 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles
+from thatch.cli.spark_jobs.inputs import Events
+from thatch.cli.spark_jobs.rule_files import SubscriptionFiles
 from thatch.cli.spark_jobs.session import is_ours, sentence_of
 from thatch.cli.wrong_rows import NAMED, raise_if_any, wrong_clause
 from thatch.errors import CallerError
@@ -20,11 +21,11 @@ from thatch.spark import wrong_clauses
 
 
 def wrong(subscriptions: SubscriptionFiles, space: Space) -> DataFrame | None:
-    """The subscriptions that cannot be used: id, where, line, column, error."""
+    """The subscriptions that cannot be used: id, where, line, column, error, place."""
     if "where" not in subscriptions.frame.columns:
         return subscriptions.malformed
     bad = wrong_clauses(subscriptions.frame, space)
-    bad = bad.withColumn("id", F.col("id").cast("string"))
+    bad = subscriptions.placed(bad.withColumn("id", F.col("id").cast("string")))
     return bad if subscriptions.malformed is None else bad.union(subscriptions.malformed)
 
 
@@ -48,7 +49,7 @@ def translated_failures(
 
 
 def named(wrong: DataFrame) -> list[str]:
-    rows = wrong.select("id", "where", "line", "column", "error").take(NAMED + 1)
+    rows = wrong.select("id", "where", "line", "column", "error", "place").take(NAMED + 1)
     return [wrong_clause(*row) for row in rows]
 
 

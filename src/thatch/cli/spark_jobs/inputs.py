@@ -1,4 +1,4 @@
-"""Files of events and of subscriptions as DataFrames, in which what is malformed is an error and never NULL.
+"""Files of events as DataFrames, in which what is malformed is an error and never NULL.
 
 Text (CSV, JSON) is read as text. The columns of attributes are then cast one by one, so that a value which cannot be
 had exactly is known by its row and its attribute; a reader with a schema would make NULL of it, or round it. Records
@@ -13,9 +13,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -23,19 +21,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from thatch.errors import CallerError, shown
+from thatch.errors import CallerError
 from thatch.local.events import MALFORMED
-from thatch.local.files import Format, has_scheme, kind_of, one_kind
+from thatch.local.files import Format, has_scheme, one_kind
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, IntAxis, TimestampAxis, TimestampNtzAxis
-from thatch.space.event_columns import bound_names, event_columns
+from thatch.space.event_columns import event_columns
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
-from thatch.space.times import zone_of
-from thatch.spark.inferred import paths_of
 from thatch.spark.tables import spark_type, wrong_event
 from thatch.spark.text import name_sql
-from thatch.where.names import names_in
 
 RECORD, READ, PROBLEM = "__record", "__read", "__problem"
 VALUE_SHOWN, EVENT_SHOWN = 80, 400  # characters of a bad value and of its event that an error repeats
@@ -214,100 +209,3 @@ class Events:
             f"{_path(file)}{'' if place is None else f', row {place}'}: {error}\n    {event[:EVENT_SHOWN]}"
             for file, place, error, event in bad.take(count)
         ]
-
-
-def inferred_space(
-    session: SparkSession,
-    events: Sequence[str],
-    clauses: Sequence[tuple[str, str]],
-    tables: Sequence[str],
-    format: Format,
-    time_zone: str,
-) -> Space:
-    """The space that events in files have, narrowed to what subscriptions mention."""
-    if one_kind(events, format) != "parquet":
-        raise CallerError("CSV and JSON have no types: declare the space of the events with --space")
-    frame = scan(session, events, format, lambda name: False)
-    paths = names_in((text for _, text in clauses), zone_of(time_zone))
-    for path in tables:
-        own = Format(kind_of(path) or format.kind, format.delimiter, format.multiline)
-        paths |= paths_of(frame, scan(session, [path], own, lambda name: True))
-    return Space.of_columns(frame.schema, paths, time_zone)
-
-
-# SubscriptionFiles
-
-
-@dataclass(frozen=True)
-class SubscriptionFiles:
-    """SubscriptionFiles in files: rows that can be read, and what is wrong with the others."""
-
-    frame: DataFrame
-    malformed: DataFrame | None  # id, where, line, column, error; None if there can be none
-
-
-def read_subscriptions(
-    session: SparkSession, clauses: Sequence[tuple[str, str]], tables: Sequence[str], space: Space, format: Format
-) -> SubscriptionFiles:
-    """Clauses with their ids, and tables of `id` and `where`, or of `id` and bounds."""
-    frames, malformed = [], []
-    if clauses or not tables:
-        import pyarrow as pa
-
-        ids, texts = zip(*clauses, strict=True) if clauses else ((), ())
-        lines = pa.table({"id": pa.array(ids, pa.string()), "where": pa.array(texts, pa.string())})
-        frames.append(session.createDataFrame(lines))
-    for path in tables:
-        frame, wrong = _table(session, path, space, format)
-        frames.append(frame)
-        if wrong is not None:
-            malformed.append(wrong)
-    if len({"where" in frame.columns for frame in frames}) > 1:
-        raise CallerError("some of the --where files have clauses, others columns of bounds: match them one by one")
-    if len({frame.schema["id"].dataType.typeName() == "string" for frame in frames}) > 1:
-        frames = [frame.withColumn("id", F.col("id").cast("string")) for frame in frames]
-    whole = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-    return SubscriptionFiles(whole, reduce(DataFrame.union, malformed) if malformed else None)
-
-
-def _table(session: SparkSession, path: str, space: Space, format: Format) -> tuple[DataFrame, DataFrame | None]:
-    bounds = {
-        name: attribute for attribute in space for side in ("low", "high") for name in bound_names(side, attribute.name)
-    }
-    own = Format(kind_of(path) or format.kind, format.delimiter, format.multiline)
-    frame = scan(session, [path], own, lambda name: name.lower() in bounds)
-    names = {name.lower(): name for name in frame.columns}
-    if "id" not in names:
-        raise CallerError(f"{path}: has no column 'id'; its columns are {', '.join(map(shown, frame.columns))}")
-    wanted = ["id", *(name for name in names if ("where" not in names and name in bounds) or name == "where")]
-    if len(wanted) == 1:
-        some = space.attributes[0].name
-        raise CallerError(
-            f"{path}: has neither a column 'where' of clauses nor columns of bounds like 'low_{some}' and "
-            f"'high_{some}'; its columns are {', '.join(map(shown, frame.columns))}"
-        )
-    columns = {name: F.col(name_sql(names[name])) for name in wanted}
-    if RECORD not in frame.columns:
-        return frame.select(*[column.alias(name) for name, column in columns.items()]), None
-    return _of_text(frame, columns, names, bounds)
-
-
-def _of_text(
-    frame: DataFrame, columns: dict[str, Column], names: Mapping[str, str], bounds: Mapping[str, Attribute]
-) -> tuple[DataFrame, DataFrame]:
-    malformed = F.concat(F.lit("malformed: "), F.substring(RECORD, 1, VALUE_SHOWN))
-    problems = [F.when(F.col(RECORD).isNotNull(), malformed), F.when(columns["id"].isNull(), F.lit("has no id"))]
-    for name in columns:
-        if name in bounds and name != "id":
-            columns[name], problem = value_of_text(names[name], bounds[name])
-            problems.append(F.concat(F.lit(f"column {name!r}, "), problem))
-    wide = frame.select(F.coalesce(*problems).alias(PROBLEM), *[each.alias(name) for name, each in columns.items()])
-    clause = F.col("where") if "where" in columns else F.lit(None).cast("string")
-    wrong = wide.where(F.col(PROBLEM).isNotNull()).select(
-        F.col("id").cast("string").alias("id"),
-        clause.alias("where"),
-        F.lit(None).cast("int").alias("line"),
-        F.lit(None).cast("int").alias("column"),
-        F.col(PROBLEM).alias("error"),
-    )
-    return wide.where(F.col(PROBLEM).isNull()).drop(PROBLEM), wrong

@@ -10,9 +10,11 @@ from pyspark.sql import functions as F
 
 from thatch.cli.match_request import MatchRequest
 from thatch.cli.spark_jobs.failures import check_readable, translated_failures, wrong
-from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles, inferred_space, read_subscriptions
+from thatch.cli.spark_jobs.inputs import Events
 from thatch.cli.spark_jobs.outputs import Output
+from thatch.cli.spark_jobs.rule_files import RuleFiles, SubscriptionFiles, inferred_space
 from thatch.cli.spark_jobs.session import progress
+from thatch.space.event_columns import ID
 from thatch.space.space import Space
 from thatch.spark import MatchPlan
 from thatch.spark.matching.match import Job
@@ -36,12 +38,12 @@ def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
         space, events, subscriptions = _inputs(session, request)
         outputs = _outputs(session, request)
         for each in outputs.values():
-            each.check_keeps_inputs([*events.read.inputFiles(), *subscriptions.frame.inputFiles()])
+            each.check_keeps_inputs([*events.read.inputFiles(), *subscriptions.frame.inputFiles(), *request.rule_files])
     with translated_failures(None if request.skip else events, subscriptions, space), progress(session):
         job = _job(events, subscriptions, request, space)
         plan = job.plan(estimate=False)
         skipped, unread = _skip_clauses(subscriptions, space, outputs["clauses"]) if request.skip else (0, 0)
-        matches, first = _matched(job.result(), outputs.get("matches"))
+        matches, first = _matched(subscriptions.with_details(job.result(), ID), outputs.get("matches"))
         total, bad = _skip_events(events, outputs["events"]) if request.skip else (events.read.count(), 0)
     result: dict[str, Any] = {
         "events": total,
@@ -62,11 +64,11 @@ def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
 
 
 def _inputs(session: SparkSession, request: MatchRequest) -> tuple[Space, Events, SubscriptionFiles]:
-    space, reading = request.space, request.reading
+    space, rules = request.space, RuleFiles(session, request.where, request.reading)
     if space is None:
-        space = inferred_space(session, request.events, request.clauses, request.tables, reading, request.time_zone)
-    events = Events(session, request.events, space, reading)
-    return space, events, read_subscriptions(session, request.clauses, request.tables, space, reading)
+        space = inferred_space(session, request.events, rules, request.time_zone)
+    events = Events(session, request.events, space, request.reading)
+    return space, events, rules.read(space)
 
 
 def _outputs(session: SparkSession, request: MatchRequest) -> dict[str, Output]:

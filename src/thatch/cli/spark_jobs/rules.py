@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 import thatch.spark as ts
 from thatch.cli.rules_request import RulesRequest, report_folder, written_audit
 from thatch.cli.spark_jobs.failures import check_readable, translated_failures
-from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles, read_subscriptions
+from thatch.cli.spark_jobs.inputs import Events
 from thatch.cli.spark_jobs.outputs import Output
+from thatch.cli.spark_jobs.rule_files import RuleFiles, SubscriptionFiles, inferred_space
 from thatch.cli.spark_jobs.session import progress
 from thatch.local.writing import output_kind
 from thatch.reports.audit import Audit
@@ -32,11 +33,11 @@ class Inputs:
         self.session, self.request = session, request
         with translated_failures(None, None, request.space):
             self.events: Events | None = None
+            rules = RuleFiles(session, request.where, request.reading)
+            self.space = request.space or inferred_space(session, request.events, rules, request.time_zone)
             if request.events:
-                self.events = Events(session, request.events, request.space, request.reading)
-            self.subscriptions: SubscriptionFiles = read_subscriptions(
-                session, request.clauses, request.tables, request.space, request.reading
-            )
+                self.events = Events(session, request.events, self.space, request.reading)
+            self.subscriptions: SubscriptionFiles = rules.read(self.space)
         if not request.skip:
             check_readable(self.subscriptions)
 
@@ -49,7 +50,7 @@ class Inputs:
         return None if self.events is None else self.events.usable(self.request.skip)
 
     def translated_failures(self) -> Any:
-        return translated_failures(None if self.request.skip else self.events, self.subscriptions, self.request.space)
+        return translated_failures(None if self.request.skip else self.events, self.subscriptions, self.space)
 
 
 def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
@@ -58,10 +59,10 @@ def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
     output = None
     if request.output is not None:
         output = Output(session, request.output, output_kind(request.output), request.overwrite)
-        output.check_keeps_inputs(inputs.rules.inputFiles())
+        output.check_keeps_inputs([*inputs.rules.inputFiles(), *request.rule_files])
     with inputs.translated_failures(), progress(session):
         result = ts.reduce(
-            inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
+            inputs.rules, inputs.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         ).localCheckpoint()
         counts = {row["status"]: row["count"] for row in result.groupBy("status").count().collect()}
         active, passive = counts.get("active", 0), counts.get("passive", 0)
@@ -71,9 +72,9 @@ def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
             assert row is not None
             summary |= {"mergers": row[0], "merged": row[1]}
         if output is not None:
-            written = result
+            written = inputs.subscriptions.with_details(result, "id")
             if output_kind(request.output) == "csv":  # which has no arrays
-                written = result.withColumn("covered_by", F.to_json("covered_by"))
+                written = written.withColumn("covered_by", F.to_json("covered_by"))
             output.write(written)
             summary["output"] = request.output
         else:
@@ -89,7 +90,7 @@ def learnt(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
     usable = inputs.usable
     assert usable is not None
     with inputs.translated_failures(), progress(session):
-        found = ts.learn(usable, inputs.rules, request.space, on_error=request.on_error)
+        found = ts.learn(usable, inputs.rules, inputs.space, on_error=request.on_error)
         summary: dict[str, Any] = {
             "events": found.events,
             "subscriptions": found.subscriptions,
@@ -124,7 +125,7 @@ def audited(session: SparkSession, request: RulesRequest) -> tuple[Audit, dict[s
     folder = report_folder(request)
     with inputs.translated_failures(), progress(session):
         found = ts.audit(
-            inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
+            inputs.rules, inputs.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         )
     summary = written_audit(found, folder)
     return found, summary | {"seconds": time.perf_counter() - start}

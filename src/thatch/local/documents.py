@@ -1,0 +1,306 @@
+"""YAML, TOML and JSON documents of rules, with the line of each part as far as the format tells it.
+
+A document is a list of rules, a mapping of ids to rules, or a mapping with one of these under a key such as `rules`. A
+rule is a clause, or a mapping with `id`, `where` and whatever else belongs to it. Values keep the text that was
+written, so that an id `007` or `no` stays what it is; a key that is given twice is an error, not the last of the two.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from thatch.errors import CallerError, shown
+
+BYTES_MAX = 256 * 2**20  # of a document, which is held in memory
+DEPTH_MAX = 32
+VALUES_MAX = 20_000_000  # of a document, whatever its aliases stand for
+CONTAINERS = ("rules", "subscriptions", "alerts", "queries")  # keys that rules are looked for under first
+CLAUSE_NAMES = ("where", "clause", "condition")  # of the column or key with the clause, the first that there is
+ID_NAMES = ("id", "name")
+
+
+class Plain(str):
+    """Text that stands without quotes, so that it may mean a number, a truth or NULL."""
+
+
+class LinedList(list[Any]):
+    """A list, and the line of each of its items."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[int] = []
+
+
+class LinedMapping(dict[str, Any]):
+    """A mapping, and the line of each of its keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, int] = {}
+
+
+class DocumentRule(NamedTuple):
+    """A rule as it stands in a document."""
+
+    key: str | None  # its id, in a mapping of ids to rules
+    rule: Any  # a clause, or a mapping
+    number: int  # from 1
+    line: int | None
+
+    @property
+    def place(self) -> str:
+        return f", rule {self.number}" if self.line is None else f":{self.line}"
+
+
+def value_of(value: Any) -> Any:
+    """What a value means: text without quotes may be a number, a truth or NULL.
+
+    >>> [value_of(each) for each in (Plain("5"), Plain("007"), Plain("1.5"), Plain("true"), Plain("~"), "5")]
+    [5, '007', 1.5, True, None, '5']
+    """
+    if isinstance(value, Plain):
+        if value in ("", "~") or value.lower() == "null":
+            return None
+        if value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value):
+            return int(value)
+        return float(value) if re.fullmatch(r"-?[0-9]{1,20}\.[0-9]{1,20}([eE][+-]?[0-9]{1,3})?", value) else str(value)
+    if isinstance(value, dict):
+        return {key: value_of(each) for key, each in value.items()}
+    return [value_of(each) for each in value] if isinstance(value, list) else value
+
+
+def document_rules(text: str, kind: str, path: str) -> list[DocumentRule]:
+    """The rules of a document in `yaml`, `toml` or `json`."""
+    read = {"yaml": _yaml, "toml": _toml, "json": _json}[kind]
+    try:
+        documents = read(text, path)
+    except RecursionError:
+        raise CallerError(f"{path}: is nested too deep") from None
+    found: list[DocumentRule] = []
+    for document in documents:
+        for key, rule, line in _rules(document, path):
+            found.append(DocumentRule(key, rule, len(found) + 1, line))
+    return found
+
+
+def _rules(document: Any, path: str) -> Iterator[tuple[str | None, Any, int | None]]:
+    rules = _contained(document)
+    if isinstance(rules, list):
+        lines = getattr(rules, "lines", None)
+        for at, rule in enumerate(rules):
+            yield None, rule, lines[at] if lines else None
+    elif isinstance(rules, dict) and _named(rules, CLAUSE_NAMES) is not None and _named(rules, ID_NAMES) is not None:
+        yield None, rules, next(iter(getattr(rules, "lines", {None: 1}).values()))
+    elif isinstance(rules, dict):
+        lines = getattr(rules, "lines", {})
+        for key, rule in rules.items():
+            yield key, rule, lines.get(key)
+    elif rules is not None and rules != "":
+        raise CallerError(f"{path}: holds {shown(rules)}, where a list of rules or a mapping of ids to rules belongs")
+
+
+def _contained(document: Any) -> Any:
+    """What holds the rules: the document, or what is under a key of it."""
+    if not isinstance(document, dict) or _named(document, CLAUSE_NAMES) is not None:
+        return document
+    inner = {key: value for key, value in document.items() if isinstance(value, list | dict)}
+    for name in CONTAINERS:
+        if name in inner:
+            return inner[name]
+    if len(inner) == 1:
+        only = next(iter(inner.values()))
+        is_rule = isinstance(only, dict) and _named(only, CLAUSE_NAMES) is not None
+        return document if is_rule else only
+    return document
+
+
+def _named(rule: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    """The key of a rule that has one of these names, in any case."""
+    by_name = {key.lower(): key for key in rule}
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+# YAML
+
+
+def _yaml(text: str, path: str) -> list[Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return _Builder(path).documents(yaml.parse(text, Loader=loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = path if mark is None else f"{path}:{mark.line + 1}, column {mark.column + 1}"
+        raise CallerError(f"{place}: is not YAML: {error.problem}") from None
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise CallerError(f"{path}: is not YAML: {shown(str(error))}") from None
+
+
+class _Builder:
+    """Values from a parser's events, without recursion: nesting, and what aliases stand for, are bounded."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.anchors: dict[str, tuple[Any, int]] = {}  # a value, and how many it consists of
+        self.count = 0
+
+    def documents(self, events: Any) -> list[Any]:
+        found: list[Any] = []
+        open_ones: list[_Open] = []
+        for event in events:
+            kind, line = type(event).__name__, event.start_mark.line + 1
+            if kind in ("MappingStartEvent", "SequenceStartEvent"):
+                if len(open_ones) >= DEPTH_MAX:
+                    raise CallerError(f"{self.path}:{line}: is nested more than {DEPTH_MAX} deep")
+                value: Any = LinedMapping() if kind == "MappingStartEvent" else LinedList()
+                open_ones.append(_Open(value, event.anchor, line, self.count))
+                continue
+            if kind in ("MappingEndEvent", "SequenceEndEvent"):
+                ended = open_ones.pop()
+                value, line = ended.value, ended.line
+                if ended.anchor:
+                    self.anchors[ended.anchor] = value, self.count - ended.first
+            elif kind == "ScalarEvent":
+                value = Plain(event.value) if not event.style and event.tag is None else event.value
+                self._add(1, line)
+                if event.anchor:
+                    self.anchors[event.anchor] = value, 1
+            elif kind == "AliasEvent":
+                if event.anchor not in self.anchors:
+                    raise CallerError(f"{self.path}:{line}: there is no anchor &{event.anchor} before *{event.anchor}")
+                value, size = self.anchors[event.anchor]
+                self._add(size, line)
+            else:
+                continue
+            if open_ones:
+                open_ones[-1].take(value, line, self.path)
+            else:
+                found.append(value_of(value) if isinstance(value, Plain) else value)
+        return found
+
+    def _add(self, size: int, line: int) -> None:
+        self.count += size
+        if self.count > VALUES_MAX:
+            raise CallerError(f"{self.path}:{line}: stands for more than {VALUES_MAX:,} values: leave out aliases")
+
+
+class _Open:
+    """A list or a mapping that has not ended."""
+
+    def __init__(self, value: Any, anchor: str | None, line: int, first: int) -> None:
+        self.value, self.anchor, self.line, self.first = value, anchor, line, first
+        self.key: str | None = None
+
+    def take(self, value: Any, line: int, path: str) -> None:
+        if isinstance(self.value, LinedList):
+            self.value.append(value)
+            self.value.lines.append(line)
+        elif self.key is None:
+            if not isinstance(value, str):
+                raise CallerError(f"{path}:{line}: a key is text")
+            self.key, self.key_line = value, line
+        else:
+            self._put(self.key, value, path)
+            self.key = None
+
+    def _put(self, key: str, value: Any, path: str) -> None:
+        if isinstance(key, Plain) and key == "<<":  # what is merged gives way to what is written out
+            for each in value if isinstance(value, list) else [value]:
+                if not isinstance(each, dict):
+                    raise CallerError(f"{path}:{self.key_line}: << merges a mapping")
+                for name, own in each.items():
+                    self.value.setdefault(name, own)
+            return
+        if key in self.value.lines:
+            twice = f"the key {shown(str(key))} is given twice, first in line {self.value.lines[key]}"
+            raise CallerError(f"{path}:{self.key_line}: {twice}")
+        self.value[str(key)] = value
+        self.value.lines[str(key)] = self.key_line
+
+
+# TOML and JSON
+
+
+def _toml(text: str, path: str) -> list[Any]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CallerError(f"{path}: is not TOML: {error}") from None
+    return [_with_toml_lines(document, text)]
+
+
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"""\s*(?:"([^"\\]+)"|'([^']+)'|([\w-]+))\s*=""")
+
+
+def _with_toml_lines(document: dict[str, Any], text: str) -> dict[str, Any]:
+    """The document with the lines of its tables and keys, which the parser does not tell: those that look like the
+    only one. A text that looks like a header only makes them unknown."""
+    headers: dict[str, list[int]] = {}
+    keys: dict[tuple[str, str], list[int]] = {}
+    table = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        header, key = _HEADER.fullmatch(line.rstrip("\r")), _KEY.match(line)
+        if header:
+            table = re.sub(r"""["']""", "", header[2])
+            headers.setdefault(table, []).append(number)
+        elif key:
+            keys.setdefault((table, key[1] or key[2] or key[3]), []).append(number)
+
+    def lined(value: Any, name: str) -> Any:
+        if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+            known = headers.get(name, [])
+            return _lined_list(value, known) if len(known) == len(value) else value
+        if isinstance(value, dict):
+            found = LinedMapping()
+            for key, own in value.items():
+                full = f"{name}.{key}" if name else key
+                places = [*headers.get(full, []), *keys.get((name, key), [])]
+                if len(places) == 1:
+                    found.lines[key] = places[0]
+                found[key] = lined(own, full)
+            return found
+        return value
+
+    result: dict[str, Any] = lined(document, "")
+    return result
+
+
+def _lined_list(values: list[Any], lines: list[int]) -> LinedList:
+    found = LinedList()
+    found.extend(values)
+    found.lines = lines
+    return found
+
+
+def _json(text: str, path: str) -> list[Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+            raise CallerError(f"{path}: the key {shown(twice)} is given twice")
+        return found
+
+    import json
+
+    try:
+        return [json.loads(text, object_pairs_hook=unique)]
+    except json.JSONDecodeError as error:
+        raise CallerError(f"{path}:{error.lineno}, column {error.colno}: is not JSON: {error.msg}") from None
+
+
+def as_text(value: Any) -> str | None:
+    """An id or a clause as it was written; None if nothing was."""
+    if value is None or (isinstance(value, Plain) and value_of(value) is None):
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int) else msgspec.json.encode(value_of(value)).decode()

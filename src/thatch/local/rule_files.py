@@ -1,0 +1,327 @@
+"""Files of rules as people have them: text, CSV, JSON, Parquet, YAML and TOML.
+
+Each gives a table with a column `id`, a column `where` of clauses or columns of bounds, and all further columns; and
+the place of each row, for errors. Text has a clause a line, `#` begins a comment line, and the id is the place. `name`
+does for `id`, and `clause` or `condition` for `where`, if there is no column of that name. Ids that are integers
+throughout are integers, also in text.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thatch.errors import BadRows, CallerError, shown
+from thatch.local.documents import (
+    BYTES_MAX,
+    CLAUSE_NAMES,
+    ID_NAMES,
+    DocumentRule,
+    as_text,
+    document_rules,
+    value_of,
+)
+from thatch.local.events import CsvEvents, EventSource, ParquetEvents, parquet_file
+from thatch.local.files import RULE_SUFFIXES, Format, files_in, kind_of, one_kind
+from thatch.local.json_lines import JsonEvents, rows_of_line
+from thatch.space.space import Space
+
+STDIN = "-"
+DOCUMENTS = ("yaml", "toml", "json")
+LINE_MAX = 1 << 24  # characters of a line of text
+RECORD_SHOWN, UNREAD_SHOWN = 80, 3  # characters of a malformed record, and rows, that an error repeats
+NO_SPACE = Space.parse("`\x01` bool")  # of a table whose columns are no attributes
+
+Places = Callable[[Sequence[int]], list[str]]  # of rows, for people: `alerts.csv:7`
+
+
+class UnreadRule(NamedTuple):
+    """A row that could not even be read."""
+
+    place: str | None
+    id: Any
+    clause: str | None
+    rule: str
+
+
+@dataclass(frozen=True)
+class RuleTable:
+    """The rules of a file."""
+
+    name: str
+    table: pa.Table
+    places: Places | None = None
+    unread: tuple[UnreadRule, ...] = ()
+
+
+def read_rules(path: Any, *, delimiter: str = ",") -> pa.Table:
+    """The rules of a file, a folder or a glob as an Arrow table: `id`, `where` or columns of bounds, and all further
+    columns. Text has a clause a line, and its ids are FILE:LINE; CSV, JSON, Parquet, YAML and TOML have columns.
+
+    A row that cannot be read is an error that names its place; clauses are not looked at yet.
+    """
+    found = rules_in(str(path), Format(None, delimiter))
+    if found.unread:
+        lines = [f"{each.place or found.name}: {each.rule}" for each in found.unread[:UNREAD_SHOWN]]
+        raise BadRows(lines, "and more" if len(found.unread) > UNREAD_SHOWN else "", "an editor")
+    return found.table
+
+
+def rules_in(path: str, format: Format) -> RuleTable:
+    """The rules that a file, a folder, a glob or `-` (standard input) names."""
+    if path == STDIN:
+        return _of_lines("stdin", sys.stdin)
+    kind = rule_kind(path, format)
+    if kind == "text":
+        with open(path, encoding="utf-8") as file:
+            return _of_lines(path, file)
+    files = files_in([path])
+    if kind in DOCUMENTS and (kind != "json" or format.multiline or _is_document(files[0])):
+        if len(files) > 1:
+            raise CallerError(f"{path}: holds {len(files):,} files in {kind.upper()}: name them one by one")
+        return _of_document(files[0], kind)
+    if kind == "parquet":
+        source = ParquetEvents(files)
+        batches = [batch.rows for batch in source.batches(NO_SPACE)]
+        table = _named(path, pa.Table.from_batches(batches, source.schema))
+        return RuleTable(path, table, lambda rows: _places(rows, _parquet_rows(files)))
+    return _of_text_table(path, files, kind, format)
+
+
+def rule_kind(path: str, format: Format) -> str:
+    """What a file of rules holds: text, unless its name or the caller says something else."""
+    own = kind_of(path, RULE_SUFFIXES)
+    if own in ("yaml", "toml"):
+        return own
+    if own is None and _is_one_file(path):
+        return "text"
+    return one_kind([path], Format(own or format.kind, format.delimiter, format.multiline))
+
+
+def _is_one_file(path: str) -> bool:
+    return os.path.isfile(path) or not (os.path.isdir(path) or glob.has_magic(path))
+
+
+# Text
+
+
+def _of_lines(name: str, file: Any) -> RuleTable:
+    ids, clauses = [], []
+    try:
+        for number, line in enumerate(file, 1):
+            if len(line) > LINE_MAX:
+                raise CallerError(f"{name}:{number}: a line is longer than {LINE_MAX:,} characters")
+            if line.strip() and not line.lstrip().startswith("#"):
+                ids.append(f"{name}:{number}")
+                clauses.append(line.rstrip("\r\n"))
+    except UnicodeDecodeError as error:
+        raise CallerError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    table = pa.table({"id": pa.array(ids, pa.string()), "where": pa.array(clauses, pa.string())})
+    return RuleTable(name, table, lambda rows: [ids[row] for row in rows])
+
+
+# Tables
+
+
+def _of_text_table(path: str, files: Sequence[str], kind: str, format: Format) -> RuleTable:
+    if kind == "csv":
+        source: EventSource = CsvEvents(files, Format("csv", format.delimiter, multiline=True))
+        lines = partial(_csv_lines, files, format.delimiter)
+    else:
+        source, lines = JsonEvents(files), partial(_json_lines, files)
+    batches, malformed = [], []
+    for batch in source.batches(NO_SPACE):
+        batches.append(batch.rows)
+        malformed += batch.malformed
+    bad_places = [span.place for span in lines() if span.rows is None] if malformed else []
+    known = len(bad_places) == len(malformed)
+    unread = [
+        UnreadRule(bad_places[at] if known else path, None, None, f"malformed: {record[:RECORD_SHOWN]}")
+        for at, record in enumerate(malformed)
+    ]
+
+    def places(rows: Sequence[int]) -> list[str]:
+        return _places(rows, lines())
+
+    table = _named(path, pa.Table.from_batches(batches, source.schema))
+    if "id" not in table.schema.names:
+        return RuleTable(path, table, places, tuple(unread))
+    missing = table.column("id").is_null()
+    kept = pc.indices_nonzero(pc.invert(missing)).to_pylist()
+    if len(kept) < len(table):
+        without = pc.indices_nonzero(missing).to_pylist()
+        clauses = table.column("where").to_pylist() if "where" in table.schema.names else None
+        for row, place in zip(without, places(without), strict=True):
+            unread.append(UnreadRule(place, None, clauses and clauses[row], "has no id"))
+    table = _with_integer_ids(table.take(pa.array(kept, pa.int64())))
+    return RuleTable(path, table, lambda rows: places([kept[row] for row in rows]), tuple(unread))
+
+
+def _named(path: str, table: pa.Table) -> pa.Table:
+    """With columns called `id` and `where`, if there are such."""
+    names = list(table.schema.names)
+    folded = [name.lower() for name in names]
+    if len(set(folded)) < len(folded):
+        raise CallerError(f"{path}: two columns have one name: {', '.join(map(repr, names))}")
+    for wanted, known in (("id", ID_NAMES), ("where", CLAUSE_NAMES)):
+        at = next((folded.index(name) for name in known if name in folded), None)
+        if at is not None:
+            names[at] = wanted
+    return table.rename_columns(names)
+
+
+def _with_integer_ids(table: pa.Table) -> pa.Table:
+    """Ids of text that are integers throughout, as they would be written."""
+    at, ids = table.schema.get_field_index("id"), table.column("id")
+    if len(ids) and pa.types.is_string(ids.type) and pc.all(pc.match_substring_regex(ids, INTEGER)).as_py():
+        return table.set_column(at, "id", ids.cast(pa.int64()))
+    return table
+
+
+INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+
+
+class _Span(NamedTuple):
+    """Rows that stand at one place."""
+
+    place: str
+    rows: int | None  # None: it is malformed
+    are_numbered: bool = False
+
+
+def _parquet_rows(files: Sequence[str]) -> Iterator[_Span]:
+    for path in files:
+        yield _Span(path, parquet_file(path).metadata.num_rows, True)
+
+
+def _csv_lines(files: Sequence[str], delimiter: str) -> Iterator[_Span]:
+    for path in files:
+        with pa.input_stream(path, compression="detect") as stream:
+            reader = csv.reader(
+                io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=""), delimiter=delimiter
+            )
+            width, before = len(next(reader, [])), reader.line_num
+            for fields in reader:
+                if fields:
+                    yield _Span(f"{path}:{before + 1}", 1 if len(fields) == width else None)
+                before = reader.line_num
+
+
+def _json_lines(files: Sequence[str]) -> Iterator[_Span]:
+    for path in files:
+        with pa.input_stream(path, compression="detect") as stream:
+            for number, line in enumerate(io.BufferedReader(stream), 1):
+                if line.strip():
+                    found = rows_of_line(line)
+                    yield _Span(f"{path}:{number}", None if found is None else len(found))
+
+
+def _places(rows: Sequence[int], spans: Iterable[_Span]) -> list[str]:
+    """The places of rows, which the spans hold in order."""
+    found: dict[int, str] = {}
+    wanted = sorted(set(rows))
+    at = first = 0
+    for span in spans:
+        count = span.rows or 0
+        while at < len(wanted) and wanted[at] < first + count:
+            found[wanted[at]] = f"{span.place}, row {wanted[at] - first}" if span.are_numbered else span.place
+            at += 1
+        first += count
+        if at == len(wanted):
+            break
+    return [found.get(row, f"row {row}") for row in rows]
+
+
+# Documents
+
+
+def _is_document(path: str) -> bool:
+    """Whether JSON is one document rather than an object a line."""
+    with pa.input_stream(path, compression="detect") as stream:
+        for line in io.BufferedReader(stream):
+            if line.strip():
+                found = rows_of_line(line) if len(line) <= LINE_MAX else None
+                return found is None or line.lstrip().startswith(b"[")
+    return False
+
+
+def _of_document(path: str, kind: str) -> RuleTable:
+    try:
+        with pa.input_stream(path, compression="detect") as stream:
+            data = stream.read(BYTES_MAX + 1)
+    except (OSError, pa.ArrowException) as error:
+        raise CallerError(f"{path}: cannot be read: {error}") from None
+    if len(data) > BYTES_MAX:
+        raise CallerError(f"{path}: is larger than {BYTES_MAX // 2**20} MB: write it as CSV, JSON lines or Parquet")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CallerError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    rules = document_rules(text, kind, path)
+    rows, places, unread = [], [], []
+    has_clauses = any(isinstance(each.rule, str) or _key(each.rule, CLAUSE_NAMES) is not None for each in rules)
+    for each in rules:
+        place = f"{path}{each.place}"
+        row, problem = _row(each, place, has_clauses)
+        if problem is None:
+            rows.append(row)
+            places.append(place)
+        else:
+            unread.append(UnreadRule(place, row.get("id"), row.get("where"), problem))
+    names = dict.fromkeys(["id", *(["where"] if has_clauses else []), *(name for row in rows for name in row)])
+    columns = {name: _column([row.get(name) for row in rows], name) for name in names}
+    table = _with_integer_ids(pa.table(columns))
+    return RuleTable(path, table, lambda chosen: [places[row] for row in chosen], tuple(unread))
+
+
+def _key(rule: Any, names: Sequence[str]) -> str | None:
+    if not isinstance(rule, dict):
+        return None
+    by_name = {key.lower(): key for key in rule}
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def _row(each: DocumentRule, place: str, has_clauses: bool) -> tuple[dict[str, Any], str | None]:
+    """The columns of a rule, and why it cannot be used."""
+    rule = each.rule
+    if isinstance(rule, str):
+        return {"id": each.key or place, "where": as_text(rule)}, None
+    if not isinstance(rule, dict):
+        found = shown(value_of(rule))
+        return {}, f"is no rule: a clause, or a mapping with `id` and `where`, belongs here, not {found}"
+    id_key, clause_key = _key(rule, ID_NAMES), _key(rule, CLAUSE_NAMES)
+    if each.key is not None and id_key != "id":
+        id_key = None  # the key is the id, and a name is one more column
+    row = {"id": each.key if id_key is None else as_text(rule[id_key])}
+    row |= {"where": None if clause_key is None else as_text(rule[clause_key])} if has_clauses else {}
+    row |= {key: value_of(value) for key, value in rule.items() if key not in (id_key, clause_key)}
+    if each.key is not None and row["id"] != each.key:
+        return row, f"has two ids, {shown(each.key)} and {shown(row['id'])}"
+    if row["id"] is None:
+        return row, "has no id: give it a key `id`"
+    if len({key.lower() for key in row}) < len(row):
+        return row, f"has a key twice, in upper and in lower case: {', '.join(map(repr, row))}"
+    if has_clauses and row["where"] is None:
+        return row, "has no clause: give it a key `where`, TRUE for a rule that wants everything"
+    return row, None
+
+
+def _column(values: list[Any], name: str) -> pa.Array:
+    """Values of one type as they are, of several as text."""
+    if name in ("id", "where"):
+        return pa.array(values, pa.string())
+    try:
+        found = pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError):
+        return pa.array([as_text(value) for value in values], pa.string())
+    return found.cast(pa.string()) if pa.types.is_null(found.type) else found
