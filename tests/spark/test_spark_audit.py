@@ -37,12 +37,15 @@ def check_claims(report: dict[str, Any], space: Space) -> int:
     where = cache(space.where)  # what is redundant stands there twice
     regions = {each["id"]: where(each["where"]) for each in report["clauses"]}
     redundant = {each["id"] for each in report["findings"]}
+    groups = [group for group in report["duplicates"] if len(group) > 1]
+    kept = [next((id for id in group if id not in redundant), group[0]) for group in groups]
+    same = {id for group, first in zip(groups, kept, strict=True) for id in group if id != first}
     for each in report["findings"]:
         region, names = where(each["where"]), each["covered_by"]
         assert not redundant.intersection(names)
         assert verify(Covered(tuple(names)), region, regions), each
         wanted = {0: "matches nothing", 1: "inside one"}.get(len(names), "inside several")
-        if len(names) == 1 and regions[names[0]] == region:
+        if each["id"] in same:
             wanted = "duplicate"
         assert each["kind"] == wanted and (each["kind"] == "matches nothing") == region.is_empty
         check_parts(each, region, regions)
@@ -55,6 +58,11 @@ def check_claims(report: dict[str, Any], space: Space) -> int:
             assert verify(Covered(tuple(each["members"])), merger, {id: regions[id] for id in each["members"]})
         assert each["saves"]["rules"] == len(each["members"]) - 1 > 0
     assert report["kept"] + len(redundant) == report["rules"]
+    by_region: dict[Any, list[Any]] = {}
+    for id in regions:
+        by_region.setdefault(regions[id].terms, []).append(id)
+    want_the_same = {frozenset(ids) for terms, ids in by_region.items() if terms and len(ids) > 1}
+    assert {frozenset(group) for group in report["duplicates"]} == want_the_same
     return len(report["findings"]) + len(report["duplicates"]) + len(report["mergers"])
 
 
@@ -134,5 +142,7 @@ def test_alerts_and_mergers(spark: SparkSession) -> None:
     for each in Random(SEED).sample(report["findings"], 50):
         assert each["saves"]["matches"] == ALERTS.where(each["where"]).contains_batch(events).sum()
         assert each["saves"]["bytes"] == len(each["where"])
+    silent = {id for id, where in clauses.items() if not ALERTS.where(where).contains_batch(events).any()}
+    assert set(report["never_fired"]) == silent and len(silent) > 10
     text = found.page()
     assert "<svg" in text and "http" not in text and "Redundant: duplicate" in text and "Could be merged" in text

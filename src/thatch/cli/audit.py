@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,9 +12,15 @@ from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.rules_request import RulesRequest
 from thatch.cli.spark_arguments import add_rules, on_spark, request_fields, seconds_text
 from thatch.cli.tabular import counted
-from thatch.reports.audit import Audit
+from thatch.reports.audit import DUPLICATE, EMPTY, INSIDE, UNION, Audit, short
 
-SHOWN = 10  # findings, and as many mergers
+SHOWN = 10  # findings, and as many rules that never fired, and mergers
+IN_WORDS = {
+    DUPLICATE: "said twice",
+    INSIDE: "within another one",
+    UNION: "within several together",
+    EMPTY: "matching nothing",
+}
 
 
 def add(commands: Any) -> None:
@@ -21,7 +28,8 @@ def add(commands: Any) -> None:
         "audit",
         help="report duplicates, redundant rules with their proof, and mergers",
         description="Report on a rule set: rules that match nothing, duplicates, rules that others make redundant, "
-        "with the proof in words, rules that could be merged, and what it saves. Exit status 1 if a rule is redundant.",
+        "with the proof in words, rules that never fire on the given events, rules that could be merged, and what it "
+        "saves. Exit status 1 if a rule is redundant.",
         epilog="example: thatch audit --space 'price double, symbol string' --where alerts.txt --output report",
     )
     add_engine(command)
@@ -70,14 +78,26 @@ def _on_spark(options: argparse.Namespace, request: RulesRequest) -> tuple[Audit
 
 
 def summary(found: Audit, result: Mapping[str, Any]) -> Iterator[str]:
-    for each in found.findings[:SHOWN]:
-        yield f"{each.id}: {each.where}\n    {each.kind}: {each.proof}"
-    for merger in found.mergers[:SHOWN]:
-        yield f"{', '.join(map(str, merger.members[:8]))} could be one: {merger.where}"
-    yield (
-        f"{counted(found.rules, 'rule')}; {found.kept:,} are enough, {len(found.findings):,} are redundant, "
-        f"{counted(len(found.mergers), 'merger')} possible, {seconds_text(result)}"
+    redundant = {each.id for each in found.findings}
+    silent = [id for id in found.never_fired if id not in redundant]
+    sections = (
+        [f"{each.sentence}\n    {short(each.where)}" for each in found.findings],
+        [f"{id!r} never fired on the {found.events:,} events.\n    {short(found.clauses[id])}" for id in silent],
+        [each.sentence for each in found.mergers],
     )
+    for sentences in sections:
+        yield from sentences[:SHOWN]
+        if len(sentences) > SHOWN:
+            more = "--output PATH writes them all" if "output" not in result else "they are in the report"
+            yield f"… and {len(sentences) - SHOWN:,} more; {more}"
+    counts = Counter(each.kind for each in found.findings)
+    kinds = ", ".join(f"{counts[kind]:,} {IN_WORDS[kind]}" for kind in IN_WORDS if counts[kind])
+    yield (
+        f"{counted(found.rules, 'rule')}; {found.kept:,} are enough, {len(found.findings):,} are redundant"
+        f"{f' ({kinds})' if kinds else ''}, {counted(len(found.mergers), 'merger')} possible, {seconds_text(result)}"
+    )
+    if found.events is not None:
+        yield f"{len(silent):,} of those that are enough never fired on {counted(found.events, 'event')}"
     yield f"engine {result['engine']}: {result['engine_reason']}"
     if "output" in result:
         yield f"written to {result['output']}: audit.html shows it, audit.json has all of it"

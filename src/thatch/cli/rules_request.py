@@ -63,6 +63,7 @@ def report_folder(request: RulesRequest) -> Path | None:
 def written_audit(found: Audit, folder: Path | None) -> dict[str, Any]:
     """What the summary says; page and JSON go into the folder."""
     summary: dict[str, Any] = {"rules": found.rules, "kept": found.kept, "redundant": len(found.findings)}
+    summary |= {"never_fired": len(found.never_fired)} if found.events is not None else {}
     summary |= {"duplicates": len(found.duplicates), "mergers": len(found.mergers), "saves": found.totals}
     if folder is not None:
         (folder / "audit.html").write_text(found.page(), encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from thatch.local.match import Match
@@ -10,7 +9,7 @@ from thatch.local.reduce import LocalReduction
 from thatch.local.sources import events_of
 from thatch.local.subscriptions import SubscriptionRows, raise_wrong
 from thatch.merge.weighing import budget_of
-from thatch.reports.audit import Audit, audited
+from thatch.reports.audit import Audit, audited, duplicates
 from thatch.space.space import Space
 
 
@@ -40,8 +39,11 @@ def audit_of(work: LocalReduction, budget: float | None) -> Audit:
         mergers = {each.members[0]: (each, measured.get(each.members[0])) for each in found.values()}
     named = {*passive, *(id for names in passive.values() for id in names)}
     named.update(id for each, _ in mergers.values() for id in each.members)
+    named.update(id for group in duplicates(regions) for id in group)
     clauses = _clauses(work.rows, regions)
-    matches, count = _matches(work, named) if work.events is not None else (None, None)
+    matches, count = _matches(work) if work.events is not None else (None, None)
+    if matches is not None:
+        named.update(id for id in regions if id not in matches)
     suggestions = [
         (sorted(each.members, key=str), each.region.to_sql(), each.added, share) for each, share in mergers.values()
     ]
@@ -63,11 +65,8 @@ def _clauses(rows: SubscriptionRows, regions: dict[Any, Any]) -> dict[Any, str]:
     return {id: clause or "" for id, clause in zip(rows.ids.to_pylist(), rows.clauses, strict=True)}
 
 
-def _matches(work: LocalReduction, named: set[Any]) -> tuple[dict[Any, int], int]:
-    """How many events each of these wants, and how many there are."""
-    kept = [place for place, id in enumerate(work.compiled.ids.to_pylist()) if id in named]
-    counted = Match(events_of(work.events, work.format), work.compiled.taken(kept), work.space, work.skip)
-    counts: Counter[Any] = Counter()
-    for batch in counted.matches():
-        counts.update(batch.column(batch.num_columns - 1).to_pylist())
-    return dict(counts), counted.seen
+def _matches(work: LocalReduction) -> tuple[dict[Any, int], int]:
+    """How many events each rule wants, and how many there are."""
+    counted = Match(events_of(work.events, work.format), work.compiled, work.space, work.skip)
+    counts = counted.counts().tolist()
+    return {id: count for id, count in zip(work.compiled.ids.to_pylist(), counts, strict=True) if count}, counted.seen

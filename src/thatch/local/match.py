@@ -109,9 +109,26 @@ class Match:
 
     def matches(self) -> Iterator[pa.RecordBatch]:
         """Batches of events, each row as often as it matches, with the ids."""
-        ask, schema = _asked(self.compiled, self.space), self.schema
-        details = self.compiled.details if self.with_details else None
+        schema, details = self.schema, self.compiled.details if self.with_details else None
         named = [] if details is None else [column.combine_chunks() for column in details.columns]
+        for batch, rows, numbers in self._pairs():
+            for start in range(0, len(rows), ROWS_MAX):
+                part = slice(start, start + ROWS_MAX)
+                taken = batch.rows.take(pa.array(rows[part]))
+                who = pa.array(numbers[part])
+                of_subscriptions = [column.take(who) for column in (self.compiled.ids, *named)]
+                yield pa.record_batch([*taken.columns, *of_subscriptions], schema=schema)
+
+    def counts(self) -> Ints:
+        """How many events each subscription wants."""
+        found = np.zeros(len(self.compiled.regions), np.int64)
+        for _, _, numbers in self._pairs():
+            found += np.bincount(numbers, minlength=len(found))
+        return found
+
+    def _pairs(self) -> Iterator[tuple[EventBatch, Ints, Ints]]:
+        """Batches, and the rows in them with the numbers of subscriptions that want them."""
+        ask = _asked(self.compiled, self.space)
 
         def found(batch: EventBatch) -> tuple[EventBatch, Ints, Ints, dict[int, str]]:
             return batch, *self._found(batch, ask)
@@ -119,12 +136,7 @@ class Match:
         for batch, rows, numbers, wrong in in_order(self.events.batches(self.space), found, THREADS):
             self.seen += batch.rows.num_rows + len(batch.malformed)
             self._note(batch, wrong)
-            for start in range(0, len(rows), ROWS_MAX):
-                part = slice(start, start + ROWS_MAX)
-                taken = batch.rows.take(pa.array(rows[part]))
-                who = pa.array(numbers[part])
-                of_subscriptions = [column.take(who) for column in (self.compiled.ids, *named)]
-                yield pa.record_batch([*taken.columns, *of_subscriptions], schema=schema)
+            yield batch, rows, numbers
 
     def _found(self, batch: EventBatch, ask: Asking) -> tuple[Ints, Ints, dict[int, str]]:
         rows, space = batch.rows, self.space

@@ -78,11 +78,6 @@ class Compiled:
     wrong: list[WrongClause]
     details: pa.Table | None = None
 
-    def taken(self, places: Sequence[int]) -> Compiled:
-        """Some of them."""
-        ids, details = _taken(self.ids, places), None if self.details is None else _taken(self.details, places)
-        return Compiled(ids, [self.regions[place] for place in places], self.wrong, details)
-
 
 def _taken(rows: Any, places: Sequence[int]) -> Any:
     return rows.take(pa.array(places, pa.int64()))

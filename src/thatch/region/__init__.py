@@ -8,6 +8,7 @@ In reading order:
     term       a product of interval sets and balls; the normal form of a union of terms
     recoding   coordinates that follow when strings are recoded
     region     `Region`: contains, intersect, unite, subtract, count
+    identity   a key that equal regions have
     widths     how wide a side is by its values
     box_sets   many plain boxes as two arrays, and as regions
     columns    boxes from typed columns of bounds

@@ -7,7 +7,7 @@ Whoever reads the report can check each with `thatch covers`, and a test does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ EMPTY, DUPLICATE, INSIDE, UNION = "matches nothing", "duplicate", "inside one", 
 KINDS = (EMPTY, DUPLICATE, INSIDE, UNION)
 NAMED = 4  # rules that a proof names with their parts
 SHOWN = 200  # rows of a table on the page
+LISTED = 8  # names in a sentence
 WORDS = 160  # characters of a clause in a sentence
 
 
@@ -29,9 +30,16 @@ class Finding:
     id: Any
     where: str
     kind: str
-    covered_by: list[Any]
+    covered_by: list[Any]  # kept rules whose union holds it
     proof: str  # in words
     saves: dict[str, int]  # boxes, bytes, and matches if events were given
+
+    @property
+    def sentence(self) -> str:
+        if self.kind == EMPTY:
+            return f"{self.id!r} can match nothing: {self.proof}."
+        what = "is a duplicate" if self.kind == DUPLICATE else "is redundant"
+        return f"{self.id!r} {what}: {self.proof}."
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,11 @@ class Suggestion:
     added_events: float | None  # the same by events of a sample
     saves: dict[str, int]  # rules, bytes
 
+    @property
+    def sentence(self) -> str:
+        price = f", which adds {self.added:.1%} to what they want" if self.added else ""
+        return f"{listed(self.members)} could be one rule{price}: {short(self.where)}"
+
 
 @dataclass(frozen=True)
 class Audit:
@@ -55,6 +68,7 @@ class Audit:
     clauses: dict[Any, str]  # of every rule that a claim names
     events: int | None = None  # that matches were counted over
     totals: dict[str, int] = field(default_factory=dict)
+    never_fired: list[Any] = field(default_factory=list)  # rules that could match and match none of the events
 
     def to_json(self) -> dict[str, Any]:
         """Plain values. Clauses are a list: ids may be ints, which keys in JSON cannot be."""
@@ -76,7 +90,17 @@ class Audit:
         for kind in KINDS:
             own = [each for each in self.findings if each.kind == kind]
             if own:
-                parts += _listed(kind, own, list(self.totals))
+                parts += _findings(kind, own, list(self.totals))
+        if self.never_fired:
+            redundant = {each.id for each in self.findings}
+            rows = [
+                [id, short(self.clauses[id]), "redundant" if id in redundant else "kept"]
+                for id in self.never_fired[:SHOWN]
+            ]
+            parts += [
+                page.heading(f"Never fired on the {self.events:,} events"),
+                page.table(["rule", "wants", "is"], rows, len(self.never_fired) - SHOWN),
+            ]
         if self.duplicates:
             rows = [[len(group), ", ".join(map(str, group[:20]))] for group in self.duplicates[:SHOWN]]
             parts += [
@@ -85,7 +109,7 @@ class Audit:
             ]
         if self.mergers:
             rows = [
-                [", ".join(map(str, each.members[:20])), _short(each.where), each.added, each.saves["rules"]]
+                [", ".join(map(str, each.members[:20])), short(each.where), each.added, each.saves["rules"]]
                 for each in self.mergers[:SHOWN]
             ]
             columns = ["rules", "said as one", "adds a share of", "rules less"]
@@ -93,10 +117,9 @@ class Audit:
         return page.page(title, *parts)
 
 
-def _listed(kind: str, findings: Sequence[Finding], saved: Sequence[str]) -> list[str]:
+def _findings(kind: str, findings: Sequence[Finding], saved: Sequence[str]) -> list[str]:
     rows = [
-        [each.id, _short(each.where), each.proof, *(each.saves.get(what) for what in saved)]
-        for each in findings[:SHOWN]
+        [each.id, short(each.where), each.proof, *(each.saves.get(what) for what in saved)] for each in findings[:SHOWN]
     ]
     columns = ["rule", "wants", "because", *(f"{what} less" for what in saved)]
     return [page.heading(f"Redundant: {kind}"), page.table(columns, rows, len(findings) - SHOWN)]
@@ -112,8 +135,9 @@ def audited(
     events: int | None = None,
 ) -> Audit:
     """From what a reduction found. `clauses` and `regions` are of all rules that are redundant, that a certificate
-    names or that are merged; `certificates` are of those that are redundant; `mergers` are members, clause, the share
-    that it adds by values, and by events if some were given.
+    names, that are merged, that want the same as another one, or that match none of the events; `certificates` are of
+    those that are redundant; `mergers` are members, clause, the share that it adds by values, and by events if some
+    were given; `matches` are how many events each of these rules wants.
 
     >>> from thatch import Space
     >>> space = Space.parse("price int not null 0..100")
@@ -122,13 +146,18 @@ def audited(
     >>> found = audited(4, clauses, regions, {"some": ["low", "high"], "also": ["low"]})
     >>> for each in found.findings:
     ...     print(f"{each.id} ({each.kind}): {each.proof}")
-    also (duplicate): it wants exactly what 'low' wants
-    some (inside several): where price BETWEEN 6 AND 19, 'low' wants it; and the rest, 'high' wants
+    also (duplicate): it wants what 'low' wants, no more and no less
+    some (inside several): where price BETWEEN 6 AND 19, 'low' wants it; 'high' wants the rest
     """
     missing = [id for id, names in certificates.items() for each in (id, *names) if each not in regions]
     if missing:
         raise CallerError(f"the proof of {missing[0]!r} names a rule whose clause is not given")
-    findings = [_finding(id, names, clauses, regions, matches) for id, names in certificates.items()]
+    groups = duplicates(regions)
+    same = {id: _original(group, certificates) for group in groups for id in group}
+    findings = [
+        _finding(id, names, same.get(id, id), lambda other: other not in certificates, clauses, regions, matches)
+        for id, names in certificates.items()
+    ]
     findings.sort(key=lambda each: (KINDS.index(each.kind), str(each.id)))
     suggestions = [
         Suggestion(
@@ -150,7 +179,8 @@ def audited(
             totals[what] = totals.get(what, 0) + count
     named = {id: clauses[id] for id in clauses if id in regions}
     kept = rules - len(findings)
-    return Audit(rules, kept, findings, duplicates(regions), suggestions, named, events, totals)
+    idle = [] if matches is None else [id for id in named if not matches.get(id) and not regions[id].is_empty]
+    return Audit(rules, kept, findings, groups, suggestions, named, events, totals, sorted(idle, key=str))
 
 
 def duplicates(regions: Mapping[Any, Region]) -> list[list[Any]]:
@@ -163,15 +193,25 @@ def duplicates(regions: Mapping[Any, Region]) -> list[list[Any]]:
     return sorted(found, key=lambda group: (-len(group), str(group[0])))
 
 
+def _original(group: Sequence[Any], redundant: Mapping[Any, Any]) -> Any:
+    """The one of some rules that want the same which the others are duplicates of: the one that is kept, if one is."""
+    return next((id for id in group if id not in redundant), group[0])
+
+
 def _finding(
     id: Any,
     names: Sequence[Any],
+    original: Any,
+    is_kept: Callable[[Any], bool],
     clauses: Mapping[Any, str],
     regions: Mapping[Any, Region],
     matches: Mapping[Any, int] | None,
 ) -> Finding:
     region = regions[id]
     kind, proof = _proof(region, names, regions)
+    if original != id:
+        names = [original] if is_kept(original) else names
+        kind, proof = DUPLICATE, f"it wants what {original!r} wants, no more and no less"
     saves = {"boxes": sum(term.box_count() for term in region.terms), "bytes": len(clauses[id].encode())}
     if matches is not None:
         saves["matches"] = matches.get(id, 0)
@@ -180,12 +220,10 @@ def _finding(
 
 def _proof(region: Region, names: Sequence[Any], regions: Mapping[Any, Region]) -> tuple[str, str]:
     if not names:
-        return EMPTY, "no event can match it"
+        return EMPTY, "no event can meet its conditions"
     if len(names) == 1:
-        if regions[names[0]].terms == region.terms:
-            return DUPLICATE, f"it wants exactly what {names[0]!r} wants"
-        return INSIDE, f"whatever it wants, {names[0]!r} wants, too"
-    return UNION, _parts(region, names, regions) or f"together, {_listing(names)} want whatever it wants"
+        return INSIDE, f"{names[0]!r} wants all that it wants"
+    return UNION, _parts(region, names, regions) or f"{listed(names)} together want all that it wants"
 
 
 def _parts(region: Region, names: Sequence[Any], regions: Mapping[Any, Region]) -> str | None:
@@ -198,7 +236,7 @@ def _parts(region: Region, names: Sequence[Any], regions: Mapping[Any, Region]) 
             part = rest & regions[name]
             rest = rest - regions[name]
             if rest.is_empty:
-                sentences.append(f"and the rest, {name!r} wants")
+                sentences.append(f"{name!r} wants the rest")
                 return "; ".join(sentences)
             sentences.append(f"where {_difference(part, region)}, {name!r} wants it")
     except TooManyBoxes:
@@ -213,13 +251,20 @@ def _difference(part: Region, region: Region) -> str:
         sides = tuple(side for side in part.terms[0].sides if known.get(side[0]) != side[1])
         if sides:
             part = Region(part.space, [type(part.terms[0])(sides)])
-    return _short(part.to_sql())
+    return short(part.to_sql())
 
 
-def _listing(names: Sequence[Any]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return f"{shown} and {len(names) - 8:,} more" if len(names) > 8 else shown
+def listed(names: Sequence[Any]) -> str:
+    """A few names in a sentence.
+
+    >>> listed(["a", "b", "c"]), listed(range(20))
+    ("'a', 'b' and 'c'", '0, 1, 2, 3, 4, 5, 6, 7 and 12 more')
+    """
+    if len(names) > LISTED:
+        return f"{', '.join(map(repr, names[:LISTED]))} and {len(names) - LISTED:,} more"
+    return " and ".join(filter(None, [", ".join(map(repr, names[:-1])), repr(names[-1])]))
 
 
-def _short(clause: str) -> str:
+def short(clause: str) -> str:
+    clause = " ".join(clause.split())
     return clause if len(clause) <= WORDS else clause[: WORDS - 1] + "…"

@@ -8,5 +8,6 @@ In reading order:
     merged  mergers of what is kept
     reduce  `reduce`: which subscriptions are redundant, and which ones prove it
     loaded  what `reduce` found, back in one process: a table, or decisions for a broker
+    same    which rules want the same
     audit   `audit`: a rule set reduced on Spark, described in words
 """

@@ -1,7 +1,7 @@
 """An audit of a table of rules: reduced on Spark, described in words (reports/audit.py).
 
-The driver gets the rules that a claim is about, which are those that are redundant, that prove it or that are merged;
-not the others.
+The driver gets the rules that a claim is about: those that are redundant, that prove it, that are merged, that want the
+same as another one, or that match none of the events; not the others.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from thatch.spark.failures import translated_errors
 from thatch.spark.matching.match import match
 from thatch.spark.reducing.loaded import regions_of
 from thatch.spark.reducing.reduce import Reduction
+from thatch.spark.reducing.same import groups_of_same
 from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 
@@ -45,16 +46,23 @@ def audit(
         rules = reduced.count() if reduction.skip else reduction.count
         named = reduced.where("status = 'passive' OR merger IS NOT NULL")
         proofs = reduced.where("status = 'passive'").select(F.explode("covered_by").alias("id"))
-        wanted = named.select("id").union(proofs).distinct()
+        wanted = named.select("id").union(proofs).union(groups_of_same(known).select("id"))
+        matches = None if events is None else _matches(events, subscriptions, space, on_error)
+        if matches is not None:
+            wanted = wanted.union(reduced.select("id").join(matches.select("id"), "id", "left_anti"))
+        wanted = wanted.distinct()
         claimed = subscriptions.join(wanted.select(F.col("id").alias(known.id)), known.id, "left_semi")
         regions = regions_of(claimed, space)
         clauses = _clauses(claimed, known, regions)
         rows = named.toArrow().to_pylist()
-        matches = None if events is None else _matches(events, claimed, space, on_error)
+        counts: dict[Any, int] | None = None
+        if matches is not None:
+            own = matches.join(wanted, "id", "left_semi").collect()
+            counts = {row["id"]: row["count"] for row in own}
         count = None if events is None else events.count()
     certificates = {row["id"]: row["covered_by"] for row in rows if row["status"] == "passive"}
     mergers = _mergers([row for row in rows if row["merger"] is not None])
-    return audited(rules, clauses, regions, certificates, mergers, matches, count)
+    return audited(rules, clauses, regions, certificates, mergers, counts, count)
 
 
 def _clauses(claimed: DataFrame, known: SubscriptionFrame, regions: dict[Any, Any]) -> dict[Any, str]:
@@ -75,6 +83,7 @@ def _mergers(rows: list[dict[str, Any]]) -> list[tuple[list[Any], str, float, fl
     ]
 
 
-def _matches(events: DataFrame, claimed: DataFrame, space: Space, on_error: str) -> dict[Any, int]:
-    found = match(events, claimed, space, on_error=on_error).groupBy(ID).count().toArrow()
-    return dict(zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True))
+def _matches(events: DataFrame, rules: DataFrame, space: Space, on_error: str) -> DataFrame:
+    """How many events each rule wants that wants some: `id`, `count`."""
+    found = match(events, rules, space, on_error=on_error)
+    return found.groupBy(F.col(ID).alias("id")).count().localCheckpoint()
