@@ -14,7 +14,8 @@ In reading order:
 """
 
 from thatch.spark.learning.learn import Learned, learn
-from thatch.spark.matching.match import MatchPlan, explain, match, wrong_clauses, wrong_events
+from thatch.spark.matching.choice import MatchPlan
+from thatch.spark.matching.match import explain, match, wrong_clauses, wrong_events
 from thatch.spark.reducing.audit import audit
 from thatch.spark.reducing.loaded import decisions, load
 from thatch.spark.reducing.reduce import reduce
