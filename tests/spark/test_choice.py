@@ -207,6 +207,7 @@ for name, path in (("thatch.spark", {spark!r}), ("thatch.spark.matching", {match
 from thatch.spark.matching.choice import choose
 from thatch.spark.matching.facts import Facts
 from thatch.spark.matching.keys import KeyChoice
+import thatch.spark.payload
 print(choose(Facts("native", False, 1, 1, 1)).strategy, KeyChoice([], [], 1, 1).chosen([]).keys)
 """
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from thatch.errors import CallerError
 from thatch.space.space import Space
 from thatch.spark.clauses import ListWrong
-from thatch.spark.failures import translated_errors
+from thatch.spark.failures import map_batches, translated_errors
 from thatch.spark.matching.arrow import match_arrow
 from thatch.spark.matching.cells import code_of
 from thatch.spark.matching.choice import MatchPlan
@@ -78,7 +78,7 @@ def wrong_clauses(subscriptions: DataFrame, space: Space) -> DataFrame:
         raise CallerError("these subscriptions have columns of bounds: there are no clauses to be wrong")
     clauses = subscriptions.select(F.col(name_sql(known.id)).alias("id"), F.col(name_sql(known.where)).alias("where"))
     facts = fields("line int, column int, error string")
-    return clauses.mapInArrow(ListWrong(space), StructType([*clauses.schema.fields, *facts]))
+    return map_batches(clauses, ListWrong(space), StructType([*clauses.schema.fields, *facts]))
 
 
 def wrong_events(events: DataFrame, space: Space) -> DataFrame:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from thatch.space.attribute import Attribute
 from thatch.space.schemas import ColumnPath
+from thatch.spark.failures import map_batches
 from thatch.spark.matching.cells import hashed, hashes, is_hashed, position
 from thatch.spark.matching.keys import KeyChoice, Native
 from thatch.spark.matching.typed import constrained, high_column, low_column, null, typed, values
@@ -48,7 +49,7 @@ def chosen_keys(
     hashed_ones = [is_hashed(subscriptions.space.attributes[index]) for index in wanted]
     choice = KeyChoice(wanted, hashed_ones, events_guessed, count)
     both = sampled(events, columns, subscriptions, skip)
-    rows = both.mapInArrow(ChooseKeys(choice), ChooseKeys.schema).collect()
+    rows = map_batches(both, ChooseKeys(choice), ChooseKeys.schema).collect()
     if not rows:  # no partition, no task
         return choice.chosen([])
     return msgspec.msgpack.decode(bytes(rows[0][0]), type=Native)
