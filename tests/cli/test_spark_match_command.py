@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,7 +24,9 @@ from thatch import Space
 from thatch.cli import demo_flights as flights
 from thatch.cli.main import main
 from thatch.cli.spark_jobs import session
+from thatch.errors import EventError
 from thatch.local.events import MALFORMED
+from thatch.spark.payload import with_payload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -358,9 +361,8 @@ def test_what_a_failure_says() -> None:
     assert session.sentence_of(ValueError("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03")) == (
         "Path does not exist: file:/x."
     )
-    trace = (
-        "Traceback (most recent call last):\n  File x\nthatch.errors.EventError: attribute 'a': 3 is bad\n\n\tat org"
-    )
+    error = with_payload(EventError("a", 3, "is bad"))
+    trace = "".join(traceback.format_exception_only(error)) + "\n\tat org"
     assert session.sentence_of(RuntimeError(trace)) == "attribute 'a': 3 is bad"
     assert session.sentence_of(RuntimeError("java.lang.OutOfMemoryError: heap\n\tat a.b\n")) == "heap"
 

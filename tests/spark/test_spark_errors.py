@@ -18,13 +18,17 @@ import pytest
 
 from helpers.spark_oracles import ROW, Events, Way, at_once, pairs, settings, some_ways, value
 from thatch import Space
-from thatch.errors import CallerError
+from thatch.errors import CallerError, ClauseError, EventError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytest.importorskip("pyspark")
+from pyspark.errors import PySparkException
+
 import thatch.spark as ts
+from thatch.spark.failures import ours
+from thatch.spark.payload import TOKEN
 
 SPACE = Space.parse("price double not null 0..1000, kind enum('a','b') not null, count int, day date")
 STRATEGIES = ("native", "arrow")
@@ -152,8 +156,15 @@ def test_bad_values_are_refused(name: str, refusals: dict[str, Any]) -> None:
     for key, outcome in refusals.items():
         way, case = key.split(": ")
         if way == name:
-            with pytest.raises(Exception, match=f"(?s)attribute {BAD_VALUES[case][1]}"):
+            with pytest.raises(PySparkException, match=f"(?s)attribute {BAD_VALUES[case][1]}") as caught:
                 value(outcome)
+            error, ((attribute, bad),) = ours(caught.value), BAD_VALUES[case][0].items()
+            assert isinstance(error, EventError)
+            assert (error.attribute, error.value) == (attribute, bad)
+            assert (error.row is None) == way.startswith("native")
+            # Who does not translate it reads the sentence first.
+            start = "[USER_RAISED_EXCEPTION] " if error.row is None else "\nthatch.errors.EventError: "
+            assert f"{start}{error}\n[thatch-error {TOKEN}:" in str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -226,8 +237,15 @@ def test_bad_subscriptions_are_refused_at_once(case: str, spark: SparkSession, e
     schema, rows, message = BAD_ROWS[case]
     subscriptions = spark.createDataFrame(rows, schema)
     for strategy in STRATEGIES:
-        with pytest.raises(CallerError, match=message):
+        with pytest.raises(CallerError, match=message) as caught:
             ts.match(events, subscriptions, SPACE, strategy=strategy)
+        if "clause" in case:
+            error, wrong = caught.value, case == "wrong clause"
+            assert isinstance(error, ts.WrongClauses)
+            assert isinstance(error, ClauseError)
+            assert (error.subscription_id, error.line, error.column) == (("bad", 2, 6) if wrong else ("a", 1, 1))
+            assert [each.id for each in error.wrong] == (["'bad'", "'none'"] if wrong else ["'a'"])
+            assert error.rule in str(error) and error.total == len(error.wrong)
 
 
 def test_wrong_clauses_are_skipped_and_listed(spark: SparkSession, events: DataFrame) -> None:

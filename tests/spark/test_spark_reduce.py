@@ -225,7 +225,7 @@ def test_what_is_refused(spark: SparkSession) -> None:
     space = Space.parse("x int not null 0..9")
     rows = [("a", "x < 5"), ("b", "y < 5"), ("c", "x < 3")]
     frame = spark.createDataFrame(rows, "id string, where string")
-    with pytest.raises(CallerError, match="subscription 'b', line 1, column 1: no attribute 'y'"):
+    with pytest.raises(ts.WrongClauses, match="subscription 'b', line 1, column 1: no attribute 'y'"):
         ts.reduce(frame, space)
     assert answers(ts.reduce(frame, space, on_error="skip")) == {"a": ("active", None), "c": ("passive", ["a"])}
     twice = spark.createDataFrame([("a", "x < 5"), ("a", "x < 3")], "id string, where string")

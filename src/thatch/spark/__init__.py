@@ -3,8 +3,9 @@
 In reading order:
 
     text      Spark expressions as SQL text that means the same in every session
+    payload   an error as text that crosses Spark, and the same error again
     tables    DataFrames of events and of subscriptions: what they must look like, and what is wrong with them
-    failures  errors raised on executors, as our own types
+    failures  `translated_errors`: errors raised on executors, as our own types
     clauses   clauses parsed by Spark's workers: to regions for the driver, or to what is wrong with them
     inferred  the space of subscriptions over a DataFrame of events
     encoded   subscriptions as rows of boxes in coordinates, with one set of string codes
@@ -13,8 +14,11 @@ In reading order:
     learning  `learn`: what events and subscriptions look like
 """
 
+from thatch.spark.clauses import WrongClauses
+from thatch.spark.failures import translated_errors
 from thatch.spark.learning.learn import Learned, learn
-from thatch.spark.matching.match import MatchPlan, explain, match, wrong_clauses, wrong_events
+from thatch.spark.matching.choice import MatchPlan
+from thatch.spark.matching.match import explain, match, wrong_clauses, wrong_events
 from thatch.spark.reducing.audit import audit
 from thatch.spark.reducing.loaded import decisions, load
 from thatch.spark.reducing.reduce import reduce
@@ -22,6 +26,7 @@ from thatch.spark.reducing.reduce import reduce
 __all__ = [
     "Learned",
     "MatchPlan",
+    "WrongClauses",
     "audit",
     "decisions",
     "explain",
@@ -29,6 +34,7 @@ __all__ = [
     "load",
     "match",
     "reduce",
+    "translated_errors",
     "wrong_clauses",
     "wrong_events",
 ]

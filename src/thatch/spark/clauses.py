@@ -6,6 +6,7 @@ they were made with, and is read again in the space of the index.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from thatch.errors import CallerError, shown
+from thatch.errors import ClauseError, shown
 from thatch.region.packing import PackedLabels, Regions, pack_labels, pack_regions, restore_labels, unpack_regions
 from thatch.region.region import Region
 from thatch.space.space import Space
@@ -37,11 +38,33 @@ class Wrong(msgspec.Struct, array_like=True):
         return f"subscription {self.id}, line {self.line}, column {self.column}: {self.rule}\n    {shown(self.clause)}"
 
 
-def wrong_clauses(wrong: Sequence[Wrong]) -> CallerError:
+class WrongClauses(ClauseError):
+    """Clauses of a table that cannot be used, `total` in number; `wrong` are the first few. The rule, the line and the
+    column are those of the first."""
+
+    def __init__(self, wrong: Sequence[Wrong], total: int) -> None:
+        self.wrong, self.total = msgspec.convert(tuple(wrong[:WRONG_SHOWN]), tuple[Wrong, ...]), total
+        first = self.wrong[0]
+        super().__init__(first.rule, first.line, first.column)
+        more = f"\nand {total - WRONG_SHOWN:,} more" if total > WRONG_SHOWN else ""
+        listed = "\n".join(map(str, self.wrong))
+        self.args = (f"{listed}{more}\nCorrect the clauses, or leave them out with on_error='skip'",)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (tuple(map(msgspec.structs.astuple, self.wrong)), self.total)
+
+    @property
+    def subscription_id(self) -> Any:
+        """The id of the first one; the beginning of its text, if it is a long string."""
+        try:
+            return ast.literal_eval(self.wrong[0].id)
+        except (SyntaxError, ValueError):
+            return self.wrong[0].id
+
+
+def wrong_clauses(wrong: Sequence[Wrong]) -> WrongClauses:
     """The error that names them, the first few in full."""
-    more = f"\nand {len(wrong) - WRONG_SHOWN:,} more" if len(wrong) > WRONG_SHOWN else ""
-    listed = "\n".join(map(str, wrong[:WRONG_SHOWN]))
-    return CallerError(f"{listed}{more}\nCorrect the clauses, or leave them out with on_error='skip'")
+    return WrongClauses(wrong, len(wrong))
 
 
 def compiled(batch: pa.RecordBatch, space: Space) -> tuple[list[int], list[Region], list[Wrong]]:

@@ -27,6 +27,7 @@ from thatch.space.arrays import Floats, Ints
 from thatch.space.axis import EnumAxis
 from thatch.space.space import Space
 from thatch.spark.clauses import compiled, wrong_clauses
+from thatch.spark.failures import map_batches
 from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 from thatch.where.enum_bounds import within_enum
@@ -147,7 +148,7 @@ def with_cuts(source: Source, frame: DataFrame) -> Source:
     axes = space.string_axes
     if not axes:
         return source
-    found = frame.mapInArrow(GatherCuts(source), GatherCuts.schema).distinct().toArrow()
+    found = map_batches(frame, GatherCuts(source), GatherCuts.schema).distinct().toArrow()
     attribute = found.column("attribute").to_numpy()
     for number, axis in enumerate(axes):
         axis.cut_many(found.column("cut").filter(pa.array(attribute == number)).to_pylist())

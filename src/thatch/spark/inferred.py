@@ -10,6 +10,7 @@ from thatch.space.event_columns import bounded_columns
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.clauses import MentionNames
+from thatch.spark.failures import map_batches, translated_errors
 from thatch.spark.tables import UTC_NAMES, session_of
 from thatch.spark.text import name_sql
 
@@ -30,5 +31,6 @@ def paths_of(events: DataFrame, subscriptions: DataFrame) -> set[ColumnPath]:
     if "where" in by_name:
         clauses = subscriptions.select(F.col(name_sql(by_name["where"])).cast("string"))
         names = MentionNames("UTC" if zone in UTC_NAMES else zone)
-        return {tuple(row[0]) for row in clauses.mapInArrow(names, MentionNames.schema).distinct().collect()}
+        with translated_errors():
+            return {tuple(row[0]) for row in map_batches(clauses, names, MentionNames.schema).distinct().collect()}
     return bounded_columns(events.schema, by_name)

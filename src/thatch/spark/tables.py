@@ -7,7 +7,7 @@ Both null: unconstrained. One null: unbounded on that side, and not null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +19,7 @@ from thatch.space.axis import BoolAxis, DateAxis, EnumAxis, IntAxis, StringAxis,
 from thatch.space.event_columns import INTEGERS, bound_column, check_type
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
+from thatch.spark.payload import EventProblem
 from thatch.spark.text import case_sql, path_sql, text_sql
 
 # Sessions and columns
@@ -75,27 +76,46 @@ def end_sql(attribute: Attribute, coordinate: int) -> str:
 
 def wrong_event(columns: Sequence[ColumnPath], space: Space) -> str:
     """What is wrong with the first value of an event that is not allowed, or NULL."""
-    found = [_wrong_value(name, attribute) for name, attribute in zip(columns, space.attributes, strict=True)]
-    return f"coalesce({', '.join(['CAST(NULL AS STRING)', *filter(None, found)])})"
+    return _first_problem(columns, space, lambda problem: problem.message)
 
 
-def _wrong_value(column: ColumnPath, attribute: Attribute) -> str | None:
-    """What is wrong with one value; None if every value is allowed."""
-    axis, value, rules = attribute.axis, value_of(column, attribute), []
-    place = f"attribute {attribute.name!r}: "
+def raised_event(columns: Sequence[ColumnPath], space: Space) -> str:
+    """The same, as the text of an error that is raised for it: with its payload."""
+    return _first_problem(columns, space, lambda problem: problem.carried)
+
+
+def is_wrong_event(columns: Sequence[ColumnPath], space: Space) -> str:
+    """Whether an event has a value that is not allowed; never NULL."""
+    pairs = zip(columns, space.attributes, strict=True)
+    broken = [(condition, "TRUE") for name, attribute in pairs for condition, _ in _problems(name, attribute)]
+    return case_sql(*broken, otherwise="FALSE") if broken else "FALSE"
+
+
+def _first_problem(columns: Sequence[ColumnPath], space: Space, text: Callable[[EventProblem], str]) -> str:
+    found = ["CAST(NULL AS STRING)"]
+    for name, attribute in zip(columns, space.attributes, strict=True):
+        problems = _problems(name, attribute)
+        if problems:
+            found.append(case_sql(*((condition, text(problem)) for condition, problem in problems)))
+    return f"coalesce({', '.join(found)})"
+
+
+def _problems(column: ColumnPath, attribute: Attribute) -> list[tuple[str, EventProblem]]:
+    """What may be wrong with a value, each with its condition; nothing if every value is allowed."""
+    axis, value, problems = attribute.axis, value_of(column, attribute), []
+    name, kind = attribute.name, spark_type(attribute)
     if attribute.null is None:
-        message = f"{place}is refused: the attribute is not null and the value is NULL"
-        rules.append((f"{value} IS NULL", text_sql(message)))
+        rule = "is refused: the attribute is not null and the value is NULL"
+        problems.append((f"{value} IS NULL", EventProblem(name, rule)))
     if isinstance(axis, EnumAxis):
-        message = f"concat({text_sql(place)}, {value}, {text_sql(f' is not a value of {axis.sql}')})"
-        rules.append((f"{value} NOT IN ({', '.join(map(text_sql, axis.values))})", message))
+        problem = EventProblem(name, f"is not a value of {axis.sql}", kind, value)
+        problems.append((f"{value} NOT IN ({', '.join(map(text_sql, axis.values))})", problem))
     elif attribute.has_own_domain or attribute.first != axis.first or isinstance(axis, TIMES):
         # Spark's dates and times go beyond the years 1 to 9999; a nullable int has one value less than Spark's.
         low, high = (end_sql(attribute, end) for end in (attribute.first, attribute.last))
-        rule = f" is outside the domain {axis.text(attribute.first)}..{axis.text(attribute.last)} of {axis.sql}"
-        message = f"concat({text_sql(place)}, CAST({value} AS STRING), {text_sql(rule)})"
-        rules.append((f"{value} < {low} OR {value} > {high}", message))
-    return case_sql(*rules) if rules else None
+        rule = f"is outside the domain {axis.text(attribute.first)}..{axis.text(attribute.last)} of {axis.sql}"
+        problems.append((f"{value} < {low} OR {value} > {high}", EventProblem(name, rule, kind, value)))
+    return problems
 
 
 # Subscriptions

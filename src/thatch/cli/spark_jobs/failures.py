@@ -11,13 +11,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thatch.cli.spark_jobs.inputs import Events
+from thatch.cli.spark_jobs.inputs import Events, MalformedRecord
 from thatch.cli.spark_jobs.rule_files import SubscriptionFiles
-from thatch.cli.spark_jobs.session import is_ours, sentence_of
+from thatch.cli.spark_jobs.session import sentence_of
 from thatch.cli.wrong_rows import NAMED, raise_if_any, wrong_clause
-from thatch.errors import CallerError
+from thatch.errors import CallerError, EventError, ThatchError
 from thatch.space.space import Space
-from thatch.spark import wrong_clauses
+from thatch.spark import WrongClauses, wrong_clauses
+from thatch.spark.failures import ours
 
 
 def wrong(subscriptions: SubscriptionFiles, space: Space) -> DataFrame | None:
@@ -39,13 +40,19 @@ def translated_failures(
         try:
             yield
         except (CallerError, PySparkException, Py4JError) as error:
-            is_about_clauses = isinstance(error, CallerError) and str(error).startswith("subscription ")
-            raised_there = not isinstance(error, CallerError) and is_ours(error)
-            if events is not None and subscriptions is not None and space and (is_about_clauses or raised_there):
-                bad = wrong(subscriptions, space)
-                raise_if_any([] if bad is None else named(bad))
-                raise_if_any(events.first_bad(NAMED + 1) if raised_there else [])
-            raise error if isinstance(error, CallerError) else CallerError(sentence_of(error)) from None
+            known = error if isinstance(error, CallerError) else ours(error) or CallerError(sentence_of(error))
+            if events is not None and subscriptions is not None and space:
+                _raise_with_places(known, events, subscriptions, space)
+            raise known from None
+
+
+def _raise_with_places(error: ThatchError, events: Events, subscriptions: SubscriptionFiles, space: Space) -> None:
+    """Looks up which clauses or events an error is about, and raises one that names them."""
+    if isinstance(error, WrongClauses | EventError | MalformedRecord):
+        bad = wrong(subscriptions, space)
+        raise_if_any([] if bad is None else named(bad))
+    if isinstance(error, EventError | MalformedRecord):
+        raise_if_any(events.first_bad(NAMED + 1))
 
 
 def named(wrong: DataFrame) -> list[str]:

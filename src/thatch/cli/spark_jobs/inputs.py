@@ -14,7 +14,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,11 +29,16 @@ from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, IntAxis, Timestam
 from thatch.space.event_columns import event_columns
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
+from thatch.spark.payload import EventProblem, raised_text
 from thatch.spark.tables import spark_type, wrong_event
-from thatch.spark.text import name_sql
+from thatch.spark.text import column_sql, name_sql
 
 RECORD, READ, PROBLEM = "__record", "__read", "__problem"
 VALUE_SHOWN, EVENT_SHOWN = 80, 400  # characters of a bad value and of its event that an error repeats
+
+
+class MalformedRecord(CallerError):
+    """A line of text is not a record of its table."""
 
 
 def scan(session: SparkSession, paths: Sequence[str], format: Format, as_text: Callable[[str], bool]) -> DataFrame:
@@ -79,8 +84,15 @@ def _located(path: str) -> str:
 # Values
 
 
-def value_of_text(column: str, attribute: Attribute) -> tuple[Column, Column]:
-    """A text as a value of its attribute, and why it cannot be one; one of them is NULL, or both are."""
+class TextValue(NamedTuple):
+    """A text as a value of its attribute, and why it cannot be one: a value or a problem is NULL, or both are."""
+
+    value: Column
+    problem: Column
+    raised: Column  # the problem, as the text of an error that is raised for it
+
+
+def value_of_text(column: str, attribute: Attribute) -> TextValue:
     text, kind, axis = F.col(name_sql(column)), spark_type(attribute), attribute.axis
     value = text.try_cast(kind)
     rules = [(text.isNotNull() & value.isNull(), f" is not {_one(attribute)}")]
@@ -97,11 +109,14 @@ def value_of_text(column: str, attribute: Attribute) -> tuple[Column, Column]:
             rules.append(
                 (text.rlike(r":\d{1,2}(\.\d*)? ?[A-Za-z+-]"), " has a time zone, which a timestamp_ntz has not")
             )
-    problem = F.lit(None).cast("string")
-    quoted = F.concat(F.lit(f"attribute {attribute.name!r}: '"), F.substring(text, 1, VALUE_SHOWN), F.lit("'"))
+    problem = raised = F.lit(None).cast("string")
+    source = column_sql(column)
+    seen = f"substring({source}, 1, {VALUE_SHOWN})"
     for broken, rule in reversed(rules):
-        problem = F.when(broken, F.concat(quoted, F.lit(rule))).otherwise(problem)
-    return value, problem
+        own = EventProblem(attribute.name, rule.lstrip(), "string", source, "'", seen)
+        problem = F.when(broken, F.expr(own.message)).otherwise(problem)
+        raised = F.when(broken, F.expr(own.carried)).otherwise(raised)
+    return TextValue(value, problem, raised)
 
 
 def _one(attribute: Attribute) -> str:
@@ -137,16 +152,19 @@ class Events:
         found = None if index is None else self.space.attributes[index]
         return found if found is not None and len(found.path) == 1 else None
 
-    def _with_problems(self, *extra: Column) -> DataFrame:
-        """The columns as values, all of them as they were read, and what is wrong with a text."""
+    def _with_problems(self, *extra: Column, raised: bool = False) -> DataFrame:
+        """The columns as values, all of them as they were read, and what is wrong with a text: for people, or as the
+        text of an error that is raised for it."""
         values, problems = [], [F.lit(None).cast("string")]
         if self.is_text:
-            problems.append(F.when(F.col(RECORD).isNotNull(), F.lit(MALFORMED)))
+            malformed = raised_text(MalformedRecord(MALFORMED)) if raised else MALFORMED
+            problems.append(F.when(F.col(RECORD).isNotNull(), F.lit(malformed)))
         for name in self.names:
             attribute, value = self._attribute(name), F.col(name_sql(name))
             if attribute is not None and self.is_text:
-                value, problem = value_of_text(name, attribute)
-                problems.append(problem)
+                text = value_of_text(name, attribute)
+                value = text.value
+                problems.append(text.raised if raised else text.problem)
             elif attribute is not None and self._is_local_time(name, attribute):
                 value = value.cast("timestamp")
             values.append(value.alias(name))
@@ -170,10 +188,10 @@ class Events:
         if skip:
             return self._wide.where(F.col(PROBLEM).isNull()).drop(READ, PROBLEM)
         guarded = self.columns[0][0]  # each strategy looks at every attribute
-        kind = self._wide.schema[guarded].dataType
+        kind, wide = self._wide.schema[guarded].dataType, self._with_problems(raised=True)
         value = F.when(F.col(PROBLEM).isNotNull(), F.raise_error(F.col(PROBLEM)).cast(kind))
         value = value.otherwise(F.col(name_sql(guarded)))
-        return self._wide.select(*[value.alias(n) if n == guarded else F.col(name_sql(n)) for n in self.names])
+        return wide.select(*[value.alias(n) if n == guarded else F.col(name_sql(n)) for n in self.names])
 
     def judged(self, *extra: Column) -> DataFrame:
         """All events as they were read, with what is wrong with each in a column `error`, NULL if nothing is; of text

@@ -191,7 +191,7 @@ def _of_text(
     problems = [F.when(F.col(RECORD).isNotNull(), malformed), F.when(columns["id"].isNull(), F.lit("has no id"))]
     for name in columns:
         if name in bounds and name != "id":
-            columns[name], problem = value_of_text(names[name], bounds[name])
+            columns[name], problem, _ = value_of_text(names[name], bounds[name])
             problems.append(F.concat(F.lit(f"column {name!r}, "), problem))
     wide = frame.select(F.coalesce(*problems).alias(PROBLEM), *[each.alias(name) for name, each in columns.items()])
     clause = F.col("where") if "where" in columns else F.lit(None).cast("string")

@@ -123,11 +123,6 @@ def sentence_of(error: BaseException) -> str:
     return re.sub(r"\s*SQLSTATE: \w+\s*$", "", text).strip() or type(error).__name__
 
 
-def is_ours(error: BaseException) -> bool:
-    """Whether an exception of Spark's was raised on purpose, by our code or by an expression of ours."""
-    return any(mark in str(error) for mark in ("thatch.errors.", "USER_RAISED"))
-
-
 def _innermost(error: BaseException) -> str:
     """The message of the last cause in the JVM that has one."""
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)

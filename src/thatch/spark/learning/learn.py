@@ -31,7 +31,7 @@ from thatch.space.event_columns import ID
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.encoded import source_of, with_cuts
-from thatch.spark.failures import translated_errors
+from thatch.spark.failures import map_batches, translated_errors
 from thatch.spark.learning.places import places
 from thatch.spark.learning.similar import alike, phi
 from thatch.spark.matching.match import Job
@@ -156,7 +156,7 @@ def learn(
         points = np.ascontiguousarray(np.stack(own.encode_batch(table), axis=1))
         some = frame if count <= BOXES else frame.sample(fraction=BOXES / count, seed=1)
         kind = known.id_type.simpleString()
-        found = some.mapInArrow(SampleBoxes(numbered), SampleBoxes.schema(kind)).toArrow()
+        found = map_batches(some, SampleBoxes(numbered), SampleBoxes.schema(kind)).toArrow()
         low, high = sample_of(found, len(space))[:2]
         order, shares = _selectivity(own, low, high, points)
         boundaries = {a.name: _quantiles(a, table.column(a.name), points[:, at], cells) for at, a in enumerate(own)}

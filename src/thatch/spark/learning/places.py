@@ -21,6 +21,7 @@ from thatch.space.arrays import Ints
 from thatch.space.event_columns import event_columns
 from thatch.space.space import Space
 from thatch.spark.encoded import Source
+from thatch.spark.failures import map_batches
 from thatch.spark.text import path_sql
 
 SIDE = 16  # cells of each attribute
@@ -117,8 +118,8 @@ def places(
     kept = event_columns(events.schema, space)
     plain = events.selectExpr(*[f"{path_sql(path)} AS c{at}" for at, path in enumerate(kept)])
     shape = tuple(len(each) for each in starts)
-    by_event = plain.mapInArrow(CountEvents(source, columns, starts, skip), CountEvents.schema)
-    by_box = frame.mapInArrow(CountBoxes(source, columns, starts), CountBoxes.schema)
+    by_event = map_batches(plain, CountEvents(source, columns, starts, skip), CountEvents.schema)
+    by_box = map_batches(frame, CountBoxes(source, columns, starts), CountBoxes.schema)
     cells = cells_of([points[:, at] for at in columns], starts)
     sampled = np.bincount(cells, minlength=int(np.prod(shape)))
     alone = np.bincount(cells[unwanted], minlength=int(np.prod(shape)))

@@ -31,6 +31,7 @@ from thatch.region.region import Region
 from thatch.region.term import boxes_to_terms
 from thatch.space.space import Space
 from thatch.spark.encoded import Source, packed_boxes, packed_region, unpacked_boxes, unpacked_region
+from thatch.spark.failures import map_batches
 
 ALIKE = 200  # subscriptions, those that want most, of which all pairs are compared
 
@@ -112,13 +113,13 @@ def phi(pairs: DataFrame, frame: DataFrame, source: Source, id: str) -> DataFram
     wanted = pairs.join(crowds, "event")
     asked = wanted.groupBy("id").agg(F.min_by("event", "crowd").alias("event"), F.count("event").alias("events"))
     paired = asked.select("id", "event").join(pairs.withColumnRenamed("id", "other"), "event").where("id <> other")
-    encoded = frame.join(asked.select("id"), "id", "left_semi").mapInArrow(
-        EncodeRegions(source), EncodeRegions.schema(id)
+    encoded = map_batches(
+        frame.join(asked.select("id"), "id", "left_semi"), EncodeRegions(source), EncodeRegions.schema(id)
     )
     theirs = encoded.selectExpr("id AS other", "boxes AS other_boxes", "region AS other_region")
     both = paired.select("id", "other").join(encoded, "id").join(theirs, "other")
     both = both.select("id", "other", "boxes", "region", "other_boxes", "other_region")
-    nested = both.mapInArrow(Nest(source), Nest.schema(id)).where("inside").localCheckpoint()
+    nested = map_batches(both, Nest(source), Nest.schema(id)).where("inside").localCheckpoint()
     above = nested.groupBy("id").agg(F.count_if(~F.col("around")).alias("above"), F.count("other").alias("nested"))
     # How many that S strictly covers want each event of S.
     below = nested.where("NOT around").selectExpr("other AS id", "id AS inner")

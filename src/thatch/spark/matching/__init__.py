@@ -9,6 +9,10 @@ In reading order:
     cells      nearness turned into equality, which a hash join can use
     typed      subscriptions as rows that the JVM can compare with events
     native     the strategy `native`: an equi-join on cells inside the JVM
-    planner    which keys and cells suit two tables, and what each strategy would look at
-    match      `match`, `explain`: the choice of a strategy, and the pairs
+    facts      what the choice of a strategy depends on, as plain numbers; no Spark
+    choice     which strategy, and why: a function of the facts; no Spark
+    keys       which keys and cells suit two samples; NumPy, no Spark
+    sampled    samples of both tables, and the keys that suit them
+    gathered   both tables of a match, and the facts about them, each found when it is needed
+    match      `match`, `explain`: what the choice says, done
 """

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from thatch.space.schemas import ColumnPath
+from thatch.spark.failures import map_batches
 
 
 class MatchBatches:
@@ -34,4 +35,4 @@ def match_arrow(
     plain = events.toDF(
         *[f"c{place}" for place in range(len(events.columns))]
     )  # Spark refuses dots in names on the way
-    return plain.mapInArrow(MatchBatches(shipped, events.columns, attributes, skip), schema)
+    return map_batches(plain, MatchBatches(shipped, events.columns, attributes, skip), schema)

@@ -17,6 +17,7 @@ from thatch.region.columns import boxes_of_columns, regions_of_boxes
 from thatch.space.axis import EnumAxis
 from thatch.space.space import Space
 from thatch.spark.clauses import PackClauses, Wrong, unpacked, wrong_clauses
+from thatch.spark.failures import map_batches
 from thatch.spark.matching.files import plain_scan, read_all
 from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
@@ -41,7 +42,7 @@ def collected(subscriptions: SubscriptionFrame, skip: bool) -> Collected:
 def _clauses(subscriptions: SubscriptionFrame, space: Space, skip: bool) -> Collected:
     assert subscriptions.where is not None
     clauses = subscriptions.frame.select(name_sql(subscriptions.id), name_sql(subscriptions.where))
-    rows = clauses.mapInArrow(PackClauses(space), PackClauses.schema).toArrow()
+    rows = map_batches(clauses, PackClauses(space), PackClauses.schema).toArrow()
     ids, regions, wrong = unpacked(rows.column("packed").to_pylist(), space)
     if wrong and not skip:
         raise wrong_clauses(wrong)

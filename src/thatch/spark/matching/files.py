@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from thatch.errors import CallerError
 from thatch.space.schemas import ColumnPath
+from thatch.spark.failures import map_batches
 
 BATCH_ROWS = 65_536
 PIECE_MAX = 64 << 20  # bytes of a file that one piece spans
@@ -208,4 +209,4 @@ def match_files(
 ) -> DataFrame:
     tasks = pieces(scan.paths, session.sparkContext.defaultParallelism)
     numbers = session.range(0, len(tasks), 1, len(tasks))
-    return numbers.mapInArrow(MatchFiles(shipped, tasks, attributes, scan.schema, skip), schema)
+    return map_batches(numbers, MatchFiles(shipped, tasks, attributes, scan.schema, skip), schema)

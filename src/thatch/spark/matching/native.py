@@ -31,7 +31,7 @@ from thatch.spark.matching.typed import (
     within_bounds,
     within_terms,
 )
-from thatch.spark.tables import SubscriptionFrame, value_of, wrong_event
+from thatch.spark.tables import SubscriptionFrame, is_wrong_event, raised_event, value_of
 from thatch.spark.text import case_sql, column_sql
 
 TOO_MANY = 1 << 60  # cells
@@ -164,12 +164,13 @@ def _coded(
     codes = [code(str(number), [f"__thatch_cell{grid.attribute}" for grid in key]) for number, key in enumerate(keys)]
     if rest:
         codes.append(code(str(len(keys)), ()))
-    own, wrong = codes[0] if len(codes) == 1 else f"array({', '.join(codes)})", wrong_event(attributes, space)
-    found = case_sql((f"{wrong} IS NULL", own))
+    own, wrong = codes[0] if len(codes) == 1 else f"array({', '.join(codes)})", is_wrong_event(attributes, space)
+    found = case_sql((f"NOT {wrong}", own))
     if not skip:
         # Spark may drop a row before it computes what the row would have been refused for: an inferred `IS NOT NULL`
         # moves below the projection. Past an expression that is not deterministic nothing moves.
-        refused = f"CAST(raise_error({wrong}) AS {'bigint' if len(codes) == 1 else 'array<bigint>'})"
-        found = case_sql(("spark_partition_id() >= 0", case_sql((f"{wrong} IS NULL", own), otherwise=refused)))
+        kind, raised = "bigint" if len(codes) == 1 else "array<bigint>", raised_event(attributes, space)
+        refused = f"CAST(raise_error({raised}) AS {kind})"
+        found = case_sql(("spark_partition_id() >= 0", case_sql((f"NOT {wrong}", own), otherwise=refused)))
     rows = rows.selectExpr(*map(column_sql, events.columns), f"{found} AS {CODE}")
     return rows if len(codes) == 1 else rows.withColumn(CODE, F.explode(CODE))

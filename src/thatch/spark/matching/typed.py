@@ -29,6 +29,7 @@ from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
 from thatch.space.event_columns import ID
 from thatch.space.space import Space
 from thatch.spark.clauses import compiled, wrong_clauses
+from thatch.spark.failures import map_batches
 from thatch.spark.matching.cells import VALUES_MAX, is_hashed
 from thatch.spark.tables import SubscriptionFrame, end_sql, fields, spark_type, value_of
 from thatch.spark.text import case_sql, column_sql, name_sql
@@ -86,7 +87,7 @@ def typed(subscriptions: SubscriptionFrame, skip: bool) -> DataFrame:
     if subscriptions.where is not None:
         clauses = frame.select(F.col(name_sql(subscriptions.id)).alias(ID), name_sql(subscriptions.where))
         schema = StructType([clauses.schema[0], *fields(bounds_schema(space))])
-        return clauses.mapInArrow(TypeClauses(space, schema, skip), schema)
+        return map_batches(clauses, TypeClauses(space, schema, skip), schema)
     columns = [f"{column_sql(subscriptions.id)} AS {ID}"]
     for index in subscriptions.bounded:
         columns += _bounds(subscriptions, index)

@@ -15,7 +15,7 @@ from thatch.region.term import boxes_to_terms
 from thatch.space.space import Space
 from thatch.spark.clauses import PackClauses, unpacked, wrong_clauses
 from thatch.spark.encoded import source_of
-from thatch.spark.failures import translated_errors
+from thatch.spark.failures import map_batches, translated_errors
 from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 from thatch.table.table import SubscriptionTable
@@ -69,7 +69,7 @@ def regions_of(subscriptions: DataFrame, space: Space, wanted: Any = None) -> di
             found.update((boxed.ids[row].as_py(), region) for row, region in boxed.odd.items())
     else:
         clauses = known.frame.select(name_sql(known.id), name_sql(known.where))
-        rows = clauses.mapInArrow(PackClauses(space), PackClauses.schema).toArrow()
+        rows = map_batches(clauses, PackClauses(space), PackClauses.schema).toArrow()
         ids, regions, wrong = unpacked(rows.column("packed").to_pylist(), space)
         if wrong and wanted is None:
             raise wrong_clauses(wrong)

@@ -16,7 +16,7 @@ from thatch.errors import CallerError, check_on_error
 from thatch.merge.weighing import budget_of
 from thatch.space.space import Space
 from thatch.spark.encoded import Source, source_of, with_cuts
-from thatch.spark.failures import translated_errors
+from thatch.spark.failures import map_batches, translated_errors
 from thatch.spark.matching.collected import raise_bad_id
 from thatch.spark.reducing.decide import CellPlace, Decide, SampleBoxes, Unite, sample_of
 from thatch.spark.reducing.divide import TUNING, Division, Tuning, divided
@@ -97,9 +97,9 @@ class Reduction:
                 sample = context.broadcast(packed_events(some))
             division = self.division
             home = SendHome(self.numbered, context.broadcast(division), keys_of_tasks(division.tasks))
-            rows = self.result().join(self.frame, "id").mapInArrow(home, SendHome.schema(self.id))
+            rows = map_batches(self.result().join(self.frame, "id"), home, SendHome.schema(self.id))
             merge = MergeCells(self.numbered, id, budget, sample)
-            return rows.repartition(division.tasks, "task").mapInArrow(merge, MergeCells.schema(self.id))
+            return map_batches(rows.repartition(division.tasks, "task"), merge, MergeCells.schema(self.id))
 
     @cached_property
     def count(self) -> int:
@@ -121,7 +121,7 @@ class Reduction:
         """The space cut into cells, from a sample."""
         count = self.count
         sample = self.frame if count <= SAMPLE else self.frame.sample(fraction=SAMPLE / count, seed=1)
-        found = sample.mapInArrow(SampleBoxes(self.numbered), SampleBoxes.schema(self.id)).toArrow()
+        found = map_batches(sample, SampleBoxes(self.numbered), SampleBoxes.schema(self.id)).toArrow()
         some = sample_of(found, len(self.space))
         scale = count / max(len(found), 1)
         division = divided(some, scale, self.space, self.tuning)
@@ -132,18 +132,18 @@ class Reduction:
         division = self.division
         shipped = self.session.sparkContext.broadcast(division)
         place = CellPlace(self.numbered, shipped, keys_of_tasks(division.tasks))
-        rows = self.frame.mapInArrow(place, CellPlace.schema(self.id))
+        rows = map_batches(self.frame, place, CellPlace.schema(self.id))
         return rows.repartition(division.tasks, "task")
 
     def decided(self, placed: DataFrame) -> DataFrame:
         """What each cell says of each subscription that it meets."""
         decide = Decide(self.numbered, self.nodes_max)
-        return placed.mapInArrow(decide, Decide.schema(self.id))
+        return map_batches(placed, decide, Decide.schema(self.id))
 
     def united(self, decided: DataFrame) -> DataFrame:
         unite = Unite(self.numbered, self.subscriptions.id_type)
         rows = decided.repartition(self.division.tasks, "id")
-        return rows.mapInArrow(unite, f"id {self.id}, status string, covered_by array<{self.id}>")
+        return map_batches(rows, unite, f"id {self.id}, status string, covered_by array<{self.id}>")
 
 
 def keys_of_tasks(tasks: int) -> list[int]:

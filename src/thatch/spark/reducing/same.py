@@ -13,6 +13,7 @@ from thatch.region.identity import region_key
 from thatch.region.region import Region
 from thatch.region.term import boxes_to_terms
 from thatch.spark.encoded import Source, source_of
+from thatch.spark.failures import map_batches
 from thatch.spark.tables import SubscriptionFrame, fields
 from thatch.where.many import compile_many
 
@@ -46,6 +47,6 @@ def groups_of_same(subscriptions: SubscriptionFrame) -> DataFrame:
     """Ids of rules that want what another one wants, which is something, too: `id`, `key`."""
     source, frame = source_of(subscriptions, skip=True)
     schema = StructType([StructField("id", subscriptions.id_type), *fields("key binary")])
-    keys = frame.mapInArrow(KeyRegions(source), schema).localCheckpoint()
+    keys = map_batches(frame, KeyRegions(source), schema).localCheckpoint()
     twice = keys.groupBy("key").count().where("count > 1").select("key")
     return keys.join(twice, "key", "left_semi")

@@ -1,41 +1,23 @@
-"""Which keys and cells suit a set of subscriptions and events, and what each strategy would have to look at.
+"""Which keys and cells suit events and subscriptions, and what a join on them would have to look at: NumPy only.
 
-A sample of events and one of subscriptions meet in one task on an executor; only what it finds out comes back. Each
-attribute gets one grid. Of the keys of one, two or three attributes it takes the one that spares the most comparisons,
-then the best for the subscriptions that this does not suit, and so on, while another key spares more than asking for it
-costs; a subscription then takes the key of which it touches the fewest cells. Samples decide what is fast, never what
-is found.
+Each attribute gets one grid. Of the keys of one, two or three attributes the choice takes the one that spares the most
+comparisons, then the best for the subscriptions that this does not suit, and so on, while another key spares more than
+asking for it costs; a subscription then takes the key of which it touches the fewest cells. Samples decide what is
+fast, never what is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame
 
-from thatch.space.attribute import Attribute
-from thatch.space.schemas import ColumnPath
-from thatch.spark.matching.cells import (
-    ATTRIBUTES_MAX,
-    CELLS_MAX,
-    HASHES,
-    AxisGrid,
-    Key,
-    code_of,
-    hashed,
-    hashes,
-    is_hashed,
-    position,
-)
-from thatch.spark.matching.typed import constrained, high_column, low_column, null, typed, values
-from thatch.spark.tables import SubscriptionFrame, value_of
+from thatch.spark.matching.cells import ATTRIBUTES_MAX, CELLS_MAX, HASHES, AxisGrid, Key, code_of
+from thatch.spark.matching.facts import JoinEstimate
 
-SAMPLE = 1024  # events, and subscriptions
 KEYS_MAX = 48
 PIECES = 8  # of a grid
 SIZES = (8, 16, 32, 64, 128, 256, 1024, 4096)  # cells of one attribute
@@ -59,58 +41,22 @@ class Native(msgspec.Struct):
     cost: float  # nanoseconds, of all
     hot: list[tuple[int, float]]  # codes that many events have, and their share
 
-
-def sampled(
-    events: DataFrame, columns: Sequence[ColumnPath], subscriptions: SubscriptionFrame, skip: bool
-) -> DataFrame:
-    """Both samples in one DataFrame: a double for each value of an event, and for each bound of a subscription."""
-    space, wanted = subscriptions.space, constrained(subscriptions)
-    attributes = [space.attributes[index] for index in wanted]
-    event = [value_of(columns[index], attribute) for index, attribute in zip(wanted, attributes, strict=True)]
-    places = [_place(value, attribute) for value, attribute in zip(event, attributes, strict=True)]
-    points = events.limit(SAMPLE).selectExpr(
-        f"CAST(array({', '.join(places)}) AS array<double>) AS low",
-        "CAST(NULL AS array<double>) AS high",
-        "CAST(NULL AS array<boolean>) AS `null`",
-        "CAST(array() AS array<array<bigint>>) AS lists",
-    )
-    rows = typed(subscriptions, skip)
-    lows, highs, nulls, lists = [], [], [], []
-    for index, attribute in zip(wanted, attributes, strict=True):
-        is_set = is_hashed(attribute)
-        lows.append("CAST(NULL AS DOUBLE)" if is_set else position(low_column(index), attribute))
-        highs.append("CAST(NULL AS DOUBLE)" if is_set else position(high_column(index), attribute))
-        nulls.append(null(index))
-        lists.append(hashes(values(index)) if is_set else "CAST(NULL AS array<bigint>)")
-    boxes = rows.limit(SAMPLE).selectExpr(
-        *(
-            f"array({', '.join(parts)}) AS {name}"
-            for name, parts in (("low", lows), ("high", highs), ("`null`", nulls), ("lists", lists))
-        )
-    )
-    return points.unionByName(boxes).coalesce(1)
+    @property
+    def estimate(self) -> JoinEstimate:
+        return JoinEstimate(self.candidates, self.matches, self.cost)
 
 
-def _place(value: str, attribute: Attribute) -> str:
-    place = f"CAST({hashed(value)} AS DOUBLE)" if is_hashed(attribute) else position(value, attribute)
-    return f"CASE WHEN {value} IS NOT NULL THEN {place} END"
-
-
-class ChooseKeys:
-    """In a worker: both samples to one row, the plan."""
-
-    schema = "plan binary"
+class KeyChoice:
+    """The choice of keys for so many events and subscriptions: of the attributes that subscriptions bound, by number,
+    and whether the cells of each are hashes."""
 
     def __init__(self, attributes: Sequence[int], hashes: Sequence[bool], events: float, subscriptions: float) -> None:
         self._attributes, self._hashes = list(attributes), list(hashes)
         self._events, self._subscriptions = events, subscriptions
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        plan = self.chosen(rows)
-        yield pa.record_batch({"plan": pa.array([msgspec.msgpack.encode(plan)], pa.binary())})
-
     def chosen(self, rows: list[dict[str, Any]]) -> Native:
+        """`rows` are both samples: `low`, `high`, `null` and `lists` of each, an item for each attribute. An event has
+        its values in `low`, and no `high`."""
         points = np.array([row["low"] for row in rows if row["high"] is None], np.float64)
         boxes = [row for row in rows if row["high"] is not None]
         if not len(points) or not boxes:
