@@ -154,7 +154,7 @@ class Grid:
         self._out = np.empty((ranges_max, 2), np.int64)
 
     def again(self) -> Grid:
-        """The same, in the present coordinates: for after strings were recoded."""
+        """The same, in the present coordinates: for after an axis was recoded."""
         return Grid(self.space, *self._given)
 
     @property

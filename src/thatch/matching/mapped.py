@@ -62,7 +62,7 @@ def packed(view: TreeView) -> bytes:
     head = msgspec.msgpack.encode(
         Head(
             view.space.to_json(),
-            pack_labels(view.string_codes),
+            pack_labels(view.label_codes),
             sorted(view.ball_axes),
             view.version,
             view.first,
@@ -104,7 +104,7 @@ def opened(path: Path) -> TreeView:
     space = Space.from_json(head.space)
     restore_labels(space, head.labels)
     return TreeView(
-        space.string_codes, Axes.of(space), exact, frozenset(head.ball_axes), Levels(levels), head.first, head.last,
+        space.label_codes, Axes.of(space), exact, frozenset(head.ball_axes), Levels(levels), head.first, head.last,
         head.version,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from thatch.region.region import Region
 from thatch.region.term import boxes_to_terms
 from thatch.space.attribute import Attribute, arrow_column, is_not_a_time
 from thatch.space.axis import Axis, Coordinates, EnumAxis, StringAxis
-from thatch.space.labels import StringCodes
+from thatch.space.labels import LabelCodes
 from thatch.space.space import Space
 
 Columns = Mapping[str, Any]
@@ -28,7 +28,7 @@ class TypedBoxes(NamedTuple):
     low: Coordinates  # [rows, d]
     high: Coordinates
     full: NDArray[np.bool_]  # which rows are not empty; those that are hold whatever
-    string_codes: StringCodes
+    label_codes: LabelCodes
 
 
 def boxes_of_columns(low: Columns, high: Columns, rows: int, space: Space) -> TypedBoxes:
@@ -52,7 +52,7 @@ def regions_of_boxes(boxes: TypedBoxes, space: Space) -> list[Region]:
     nothing, regions = Region.nothing(space), []
     terms = boxes_to_terms(boxes.low, boxes.high, space)
     for term, held in zip(terms, boxes.full.tolist(), strict=True):
-        regions.append(Region(space, [term], boxes.string_codes) if held else nothing)
+        regions.append(Region(space, [term], boxes.label_codes) if held else nothing)
     return regions
 
 

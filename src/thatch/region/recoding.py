@@ -1,4 +1,4 @@
-"""Coordinates that follow when strings are recoded: old labels are read as strings and labelled again."""
+"""Coordinates that follow when an axis is recoded: old labels are read as strings and labelled again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from thatch.region.intervals import Intervals
 from thatch.region.term import Term
 from thatch.space.axis import StringAxis
-from thatch.space.labels import LAST, Labels, StringCodes
+from thatch.space.labels import LAST, LabelCodes, Labels
 from thatch.space.space import Space
 
 
-def recode_point(point: Sequence[int], space: Space, old: StringCodes) -> tuple[tuple[int, ...], StringCodes]:
-    """A point that was found under older string codes, under the present ones, and these."""
-    labels = dict(zip(space.string_indices, old, strict=True))
+def recode_point(point: Sequence[int], space: Space, old: LabelCodes) -> tuple[tuple[int, ...], LabelCodes]:
+    """A point that was found under older label codes, under the present ones, and these."""
+    labels = dict(zip(space.labelled_indices, old, strict=True))
 
     def recoded() -> tuple[int, ...]:
         moved = []
@@ -27,10 +27,10 @@ def recode_point(point: Sequence[int], space: Space, old: StringCodes) -> tuple[
     return space.stable(recoded)
 
 
-def recode_terms(terms: Sequence[Term], space: Space, old: StringCodes) -> tuple[tuple[Term, ...], StringCodes]:
-    """Terms under the present string codes of a space, and these codes. The terms are of this space under older codes,
+def recode_terms(terms: Sequence[Term], space: Space, old: LabelCodes) -> tuple[tuple[Term, ...], LabelCodes]:
+    """Terms under the present label codes of a space, and these codes. The terms are of this space under older codes,
     or of an equal space."""
-    labels_of = dict(zip(space.string_indices, old, strict=True))
+    labels_of = dict(zip(space.labelled_indices, old, strict=True))
     return space.stable(lambda: tuple(_recode_term(term, space, labels_of) for term in terms))
 
 

@@ -46,7 +46,7 @@ class LinkSummary:
         self.space = space
         self._regions: dict[Any, Region] = {}
         self._ends: list[Ints] | None = None  # by attribute: low, high, low, high …, ascending; None if out of date
-        self._string_codes = space.string_codes
+        self._label_codes = space.label_codes
 
     def add(self, id: Any, region: Region) -> None:
         if id in self._regions:
@@ -67,8 +67,8 @@ class LinkSummary:
         return len(self._regions)
 
     def _summed(self) -> list[Ints]:
-        if self._ends is None or not self.space.is_current(self._string_codes):
-            self._string_codes = self.space.string_codes
+        if self._ends is None or not self.space.is_current(self._label_codes):
+            self._label_codes = self.space.label_codes
             self._ends = [self._summed_one(at) for at in range(len(self.space))]
         return self._ends
 

@@ -215,4 +215,4 @@ def _position(below: str, value: str, above: str | None) -> float:
     return min(max((weight(value) - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
 
-StringCodes = tuple[Labels, ...]  # of all string attributes of a space: what their coordinates mean
+LabelCodes = tuple[Labels, ...]  # of all string attributes of a space: what their coordinates mean

@@ -83,7 +83,7 @@ class PackClauses:
             packed = Packed(
                 stream_of(ids),
                 pack_regions([region.terms for region in regions]),
-                pack_labels(space.string_codes),
+                pack_labels(space.label_codes),
                 wrong,
             )
             yield pa.record_batch({"packed": pa.array([msgspec.msgpack.encode(packed)], pa.binary())})
@@ -92,7 +92,7 @@ class PackClauses:
 def unpacked(rows: Sequence[bytes], space: Space) -> tuple[list[pa.Array], list[Region], list[Wrong]]:
     """On the driver: ids and regions in this space, and the clauses that are wrong."""
     batches = [msgspec.msgpack.decode(row, type=Packed) for row in rows]
-    strings = space.string_axes
+    strings = space.labelled_axes
     for position, axis in enumerate(strings):  # all at once: one by one they would be recoded again and again
         axis.cut_many([cut for batch in batches for cut in batch.labels[position][0]])
     ids, regions, wrong = [], [], []

@@ -134,7 +134,7 @@ class GatherCuts:
         space = self._source.new_space()
         for batch in batches:
             self._source.boxed(batch, space)
-        for number, labels in enumerate(space.string_codes):
+        for number, labels in enumerate(space.label_codes):
             cuts = labels.to_pairs()[0]
             yield pa.record_batch(
                 {"attribute": pa.array([number] * len(cuts), pa.int32()), "cut": pa.array(cuts, pa.string())}
@@ -142,16 +142,16 @@ class GatherCuts:
 
 
 def with_cuts(source: Source, frame: DataFrame) -> Source:
-    """The same with one set of string codes for all strings that a table mentions."""
+    """The same with one set of label codes for all strings that a table mentions."""
     space = source.new_space()
-    axes = space.string_axes
+    axes = space.labelled_axes
     if not axes:
         return source
     found = frame.mapInArrow(GatherCuts(source), GatherCuts.schema).distinct().toArrow()
     attribute = found.column("attribute").to_numpy()
     for number, axis in enumerate(axes):
         axis.cut_many(found.column("cut").filter(pa.array(attribute == number)).to_pylist())
-    shipped = frame.sparkSession.sparkContext.broadcast(pack_labels(space.string_codes))
+    shipped = frame.sparkSession.sparkContext.broadcast(pack_labels(space.label_codes))
     return Source(source.space, source.low, source.high, source.has_clauses, source.skip, shipped)
 
 
