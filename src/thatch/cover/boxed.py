@@ -48,7 +48,7 @@ class BoxedEngine(CoverEngine):
         self._odd: dict[Any, int] = {}  # the numbers of both
         self._names: set[int] = set()  # the numbers of members that the last search used
         self._label_codes = space.label_codes
-        self._regions: dict[Any, Region] = {}  # kept only if there are strings, which may be recoded
+        self._regions: dict[Any, Region] = {}  # kept only if there are labels, which may move
 
     # --- What an engine answers --------------------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ class CellIndex:
                 self._ranges.remove(number)
 
     def _align(self) -> None:
-        """Coordinates of strings have moved: take every region in again."""
+        """Labels have moved: take every region in again."""
         if self.space.is_current(self._label_codes):
             return
         self.grid = self.grid.again()

@@ -264,7 +264,7 @@ class LevelledMatcher(Matcher):
         return view
 
     def _recode(self) -> None:
-        """Coordinates of strings have moved: take every region in again."""
+        """Labels have moved: take every region in again."""
         regions = self._regions = dict(sorted(self._regions.items()))  # so that numbers ascend with the slots
         self._start()
         self._append(list(regions), list(regions.values()))

@@ -91,7 +91,7 @@ class Matcher:
         return self.read(lambda view: view.meeting(region))
 
     def read(self, ask: Callable[[View], T]) -> T:
-        """The answer of a present view. Strings may be recoded between taking the view and encoding the event:
+        """The answer of a present view. An axis may be recoded between taking the view and encoding the event:
         then once more. The view comes first: an event encoded before a new string was cut would miss it."""
         while True:
             view = self.view()

@@ -1,4 +1,4 @@
-"""Coordinates that follow when an axis is recoded: old labels are read as strings and labelled again."""
+"""Coordinates that follow when an axis is recoded: old labels are read as cuts and labelled again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from thatch.region.intervals import Intervals
 from thatch.region.term import Term
-from thatch.space.axis import StringAxis
+from thatch.space.axis import LabelledAxis
 from thatch.space.labels import LAST, LabelCodes, Labels
 from thatch.space.space import Space
 
@@ -19,7 +19,7 @@ def recode_point(point: Sequence[int], space: Space, old: LabelCodes) -> tuple[t
         moved = []
         for index, coordinate in enumerate(point):
             axis = space.attributes[index].axis
-            if isinstance(axis, StringAxis) and coordinate >= axis.first:
+            if isinstance(axis, LabelledAxis) and coordinate >= axis.first:
                 coordinate = axis.labels.of(labels[index].cut_at(coordinate))
             moved.append(coordinate)
         return tuple(moved)
@@ -39,7 +39,7 @@ def _recode_term(term: Term, space: Space, labels_of: Mapping[int, Labels]) -> T
     for index, intervals in term.sides:
         axis = space.attributes[index].axis
         labels = labels_of.get(index)
-        if labels is not None and isinstance(axis, StringAxis):
+        if labels is not None and isinstance(axis, LabelledAxis):
             ends = []
             for low, high in intervals:
                 above = labels.next_cut(high) if high >= axis.first else ""

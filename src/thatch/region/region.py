@@ -1,9 +1,8 @@
 """Regions: unions of terms. A term is a box with zero or more balls; a box side may be a set of intervals.
 
 A region is immutable and in normal form: no empty term, no term inside another one, no two terms that differ in one
-attribute only (their union is one term), terms sorted. Coordinates of strings mean something only under the string
-codes they were made with (labels.py); a region that finds newer ones recodes its own (recoding.py), so its typed bounds
-survive.
+attribute only (their union is one term), terms sorted. Labels mean something only under the codes that they were made
+with (labels.py); a region that finds newer ones recodes its own (recoding.py), so its typed bounds survive.
 """
 
 from __future__ import annotations

@@ -98,8 +98,10 @@ class LinkSummary:
         if at is None:
             raise CallerError(f"no attribute {name!r} in {self.space}")
         attribute, ends = self.space.attributes[at], self._summed()[at].tolist()
-        decoded = [None if end == attribute.null else attribute.axis.decode(end) for end in ends]
-        return list(zip(decoded[::2], decoded[1::2], strict=True))
+        axis, null = attribute.axis, attribute.null
+        lows = [None if low == null else axis.ends(low, low)[0] for low in ends[::2]]
+        highs = [None if high == null else axis.ends(high, high)[1] for high in ends[1::2]]
+        return list(zip(lows, highs, strict=True))
 
     @property
     def nbytes(self) -> int:

@@ -3,9 +3,9 @@
 Boxes travel as bytes: the low ends of one, its high ends, those of the next, each an int64. What boxes cannot say
 (balls, sets too large to expand) travels as a region, together with the boxes around it.
 
-Coordinates of strings mean something only with their labels, and rows of different workers meet. So where the space
-has strings, those that subscriptions mention are gathered first, numbered on the driver, and sent to every worker: the
-driver holds the strings, never the subscriptions.
+Labels mean something only with their cuts, and rows of different workers meet. So where the space has labelled
+attributes (strings, long decimals), the cuts that subscriptions make are gathered first, numbered on the driver, and
+sent to every worker: the driver holds the cuts, never the subscriptions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Source:
     high: list[int] = field(default_factory=list)
     has_clauses: bool = True
     skip: bool = False
-    cuts: Any = None  # a broadcast of `PackedLabels`; None: each batch labels its own strings
+    cuts: Any = None  # a broadcast of `PackedLabels`; None: each batch makes its own cuts
 
     def new_space(self) -> Space:
         space = Space.from_json(self.space)
@@ -123,7 +123,7 @@ def source_of(subscriptions: SubscriptionFrame, skip: bool) -> tuple[Source, Dat
 
 
 class GatherCuts:
-    """In a worker: batches of subscriptions to the strings that they mention, `attribute` and `cut`."""
+    """In a worker: batches of subscriptions to the cuts that they make, `attribute` and `cut`."""
 
     schema = "attribute int, cut string"
 
@@ -142,7 +142,7 @@ class GatherCuts:
 
 
 def with_cuts(source: Source, frame: DataFrame) -> Source:
-    """The same with one set of label codes for all strings that a table mentions."""
+    """The same with one set of label codes for all cuts that a table makes."""
     space = source.new_space()
     axes = space.labelled_axes
     if not axes:

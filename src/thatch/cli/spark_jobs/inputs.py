@@ -26,7 +26,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from thatch.errors import CallerError, shown
 from thatch.local.files import Format, has_scheme, kind_of, one_kind
 from thatch.space.attribute import Attribute
-from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.axis import BoolAxis, DateAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 from thatch.space.times import zone_of
@@ -92,8 +93,7 @@ def value_of_text(column: str, attribute: Attribute) -> tuple[Column, Column]:
         infinite = F.abs(value) == float("inf")
         rules.append((infinite & ~F.lower(text).contains("inf"), f" is beyond all {axis.sql}s"))
     elif isinstance(axis, DecimalAxis):  # which the cast would round
-        wide = text.try_cast("decimal(38,20)")
-        rules.append((wide.isNull() | (wide != value), f" has more than the {axis.scale} decimal places of {axis.sql}"))
+        rules.append((_places(text) > axis.scale, f" has more than the {axis.scale} decimal places of {axis.sql}"))
     elif isinstance(axis, TimestampAxis | TimestampNtzAxis):
         # Spark would take a time without a date to be of today, and leave out a zone where none belongs.
         rules.append((~text.rlike(r"^\s*[+-]?\d{4}"), f" is not {_one(attribute)}"))
@@ -106,6 +106,18 @@ def value_of_text(column: str, attribute: Attribute) -> tuple[Column, Column]:
     for broken, rule in reversed(rules):
         problem = F.when(broken, F.concat(quoted, F.lit(rule))).otherwise(problem)
     return value, problem
+
+
+def _places(text: Column) -> Column:
+    """How many decimal places a number needs that is written like -1.50e3: zeros at the end of its digits do not count.
+    NULL for zero."""
+    whole, fraction, exponent = (
+        F.regexp_extract(text, r"^\s*[+-]?(\d*)\.?(\d*)(?:[eE]([+-]?\d+))?", group) for group in (1, 2, 3)
+    )
+    digits = F.concat(whole, fraction)
+    zeros = F.length(digits) - F.length(F.regexp_replace(digits, "0+$", ""))
+    power = F.coalesce(exponent.try_cast("int"), F.lit(0))
+    return F.when(zeros < F.length(digits), F.length(fraction) - zeros - power)
 
 
 def _one(attribute: Attribute) -> str:
