@@ -136,7 +136,9 @@ def test_a_space_that_grows_ends_the_agreement() -> None:
 
 
 def test_what_makes_no_partition_is_refused() -> None:
-    with pytest.raises(CallerError, match="string attributes have no cells that a neighbour understands"):
+    with pytest.raises(
+        CallerError, match="strings and decimals of more than 18 digits have no cells that a neighbour understands"
+    ):
         Cells().grid(Space.parse("name string"))
     with pytest.raises(CallerError, match="theta or cells"):
         Settings(policy=Policy(theta=0.5), cells=CELLS)

@@ -209,7 +209,7 @@ def test_members_within_after_departures(engine_class: Engine) -> None:
 
 
 def test_a_batch_looked_at_late(engine_class: Engine) -> None:
-    """A verdict of a batch is looked at when members have left, and when strings are recoded: its witness is of
+    """A verdict of a batch is looked at when members have left, and when an axis is recoded: its witness is of
     the members as they were, or refused."""
     space = Space.parse("name string not null, n int not null 0..99")
     random = Random(SEED)
@@ -272,7 +272,7 @@ def test_recoded_strings(engine_class: Engine) -> None:
 
 
 def test_a_ball_among_recoded_strings(engine_class: Engine) -> None:
-    """The first to notice that strings were recoded may be the very member that is being added."""
+    """The first to notice that an axis was recoded may be the very member that is being added."""
     space = Space.parse("name string, x double not null, y double not null")
     engine = filled(engine_class, space, {"other": space.where("name = 'other' AND within(1, x, 0, y, 0)")})
     member = space.where("name >= 'b' AND within(5, x, 0, y, 0)")

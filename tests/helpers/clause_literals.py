@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -24,6 +24,8 @@ _BEYOND += ["-99999999999999999999", "9" * 38, "-" + "9" * 38, "-922337203685477
 _FINE = ["0." + "9" * 38, "-0." + "9" * 38, "0." + "0" * 37 + "1", "5." + "0" * 28 + "1", "4." + "9" * 37]
 _ZONES = [("Z", "UTC"), (" UTC", "UTC"), (" Europe/Paris", "Europe/Paris"), ("Asia/Kolkata", "Asia/Kolkata")]
 _ESCAPES = {"\n": r"\n", "\t": r"\t", "\0": r"\0", "\x1a": r"\Z", "\b": r"\b", "\r": r"\r"}
+
+EXACT = Context(prec=80)  # the default one rounds to 28 digits
 
 # The name of a grammar rule, and how to write a literal by it.
 Forms = dict[str, Callable[[], str]]
@@ -110,21 +112,22 @@ class LiteralWriter:
 
     def _decimal_forms(self, value: Decimal) -> Forms:
         pick, text = self.random.choice, f"{value:f}"
-        text = text if "." in text else text + ".0"
-        room = 38 - len(text.lstrip("-0").replace(".", ""))
+        text = text if "." in text else text + (".0" if len(text.lstrip("-")) < 38 else ".")
+        room = 38 - max(len(text.lstrip("-0").replace(".", "")), len(text.partition(".")[2]))
         forms: Forms = {
             "integer": lambda: str(int(value)),
-            "L": lambda: f"{int(value)}L",
-            "decimal": lambda: text + pick(("", "", "0", "5")),
+            "decimal": lambda: text + pick(("", "", "0", "5") if room else ("",)),
             "decimal 5.": lambda: f"{int(value)}.",
             "BD": lambda: f"{text}BD",
             "D": lambda: f"{text}D",
             "exponent": lambda: f"{value:e}",
             "F": lambda: f"{text}F",
             "beyond int64": lambda: pick(_BEYOND),
-            "many digits": lambda: pick((f"{text}{1:0{room}d}", text + "9" * room, *_FINE)),
+            "many digits": lambda: pick((f"{text}{1:0{room}d}" if room else text, text + "9" * room, *_FINE)),
             "string as double": lambda: self._padded(text),
         }
+        if abs(int(value)) < 2**63:
+            forms["L"] = lambda: f"{int(value)}L"
         if 0 < abs(value) < 1:
             forms["decimal .5"] = lambda: text.replace("0.", ".", 1)
         return forms
@@ -251,7 +254,8 @@ def _stepped(column: Column, value: Any, step: int, random: Random) -> Any:
     if column.family == "int":
         return value + step
     if column.family == "decimal":
-        return value + step * Decimal(1).scaleb(-column.arrow.scale)
+        unscaled = int(value.scaleb(column.arrow.scale, EXACT)) + step
+        return Decimal(unscaled).scaleb(-column.arrow.scale, EXACT) if abs(unscaled) < 10**38 else value
     if column.family == "double":
         return math.nextafter(value, step * math.inf)
     if column.family in ("date", "timestamp", "timestamp_ntz"):

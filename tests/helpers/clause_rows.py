@@ -20,7 +20,8 @@ SPACE = (
     " wide decimal(18,6), fee decimal(6,3) not null 0..250, price double, ratio double not null 0..1000,"
     " kind enum('a','b','Zed',''), mode enum('on','off','50%_x','é😀') not null, name string,"
     " code string not null, weight float, load float not null -1000..1000, tiny tinyint, small smallint not null,"
-    " wall timestamp_ntz"
+    " wall timestamp_ntz, huge decimal(38,10), unsigned decimal(20,0) not null 0..18446744073709551615,"
+    " share decimal(38,38)"
 )
 
 
@@ -38,6 +39,18 @@ _AMOUNTS += _decimals("-99999999.99")
 _WIDES = _decimals("0 0.000001 -0.000001 0.5 1 5.25 -7.5 9007199254.740993 9007199254.740992 123456789012")
 _WIDES += _decimals("123456789012.345678 123456789012.345679 999999999999.999998 999999999999.999999")
 _WIDES += _decimals("-999999999999.999999")
+_HUGE = _decimals(
+    "0 0.0000000001 -0.0000000001 4 4.0000000001 5 5.5 -7.25 9007199254740993 9007199254740993.0000000001"
+)
+_HUGE += _decimals("12345678901234567890.1234567890 12345678901234567890.1234567891 1e20 99999999999999991611392 1e27")
+_HUGE += _decimals("9999999999999999999999999999.9999999998 9999999999999999999999999999.9999999999")
+_HUGE += _decimals("-9999999999999999999999999999.9999999999 -12345678901234567890.1234567890")
+_UNSIGNED = _decimals("0 1 2 5 7 9007199254740993 9223372036854775807 9223372036854775808 9223372036854776832")
+_UNSIGNED += _decimals("18446744073709551614 18446744073709551615")
+_OTHER_UNSIGNED = _decimals("-1 18446744073709551616 99999999999999999999")
+_SHARES = _decimals("0 1e-38 -1e-38 0.1 0.5 -0.5 0.25 0.99999999999999999999999999999999999999")
+_SHARES += _decimals("0.49999999999999999999999999999999999999 0.1000000000000000055511151231257827021")
+_SHARES += _decimals("0.99999999999999999999999999995 0.99999999999999999999999999994999999999 -0.99999999999999999995")
 _FEES = _decimals("0 0.001 0.1 1 5.005 5.5 99.999 100 249.999 250")
 _OTHER_FEES = _decimals("-0.001 250.001 999")
 _DOUBLES = [0.0, -0.0, 1.0, -1.0, 0.1, 0.10000000149011612, 0.30000000000000004, 5.0, 5.5, -2.25, 1e3, 1e15]
@@ -77,6 +90,13 @@ class Column:
     nullable: bool = True
     beyond: Sequence[Any] = ()  # values outside its domain
 
+    @property
+    def is_number(self) -> bool:
+        """Whether `within` takes it, which needs decimals of up to 18 digits."""
+        if self.family == "decimal":
+            return bool(self.arrow.precision <= 18)
+        return self.family in ("int", "double")
+
 
 COLUMNS = [
     Column("flag", "bool", pa.bool_(), [True, False]),
@@ -102,6 +122,9 @@ COLUMNS = [
     Column("tiny", "int", pa.int8(), _TINY),
     Column("small", "int", pa.int16(), [*_TINY, 1000, 32767, -32768], nullable=False),
     Column("wall", "timestamp_ntz", pa.timestamp("us"), _TIMES),
+    Column("huge", "decimal", pa.decimal128(38, 10), _HUGE),
+    Column("unsigned", "decimal", pa.decimal128(20, 0), _UNSIGNED, False, _OTHER_UNSIGNED),
+    Column("share", "decimal", pa.decimal128(38, 38), _SHARES),
 ]
 
 

@@ -236,7 +236,7 @@ class ClauseWriter(LiteralWriter):
         return text if escape == "\\" else f"{text}{_GAP}{self.keyword('escape')}{_GAP}'{escape}'"
 
     def _within(self) -> str:
-        numbers = [each for each in COLUMNS if each.family in ("int", "decimal", "double")]
+        numbers = [each for each in COLUMNS if each.is_number]
         chosen = self.random.sample(numbers, self.random.choice((1, 1, 2, 2, 3, 4)))
         self.note("within", f"within {len(chosen)}")
         radius = self.random.choice(_RADII)

@@ -374,11 +374,11 @@ def clause_sets(text: str, count: int, seed: int, pool_size: int = 150) -> Itera
 
 def recode(space: Space) -> None:
     """What an attribute does when there is no room left between two strings."""
-    before = space.string_codes
+    before = space.label_codes
     for attribute in space.attributes:
         if isinstance(attribute.axis, StringAxis):
             attribute.axis.labels = attribute.axis.labels.recoded([f"m{'a' * length}" for length in range(40)])
-    assert space.string_codes is not before
+    assert space.label_codes is not before
 
 
 # --- Families --------------------------------------------------------------------------------------------------------

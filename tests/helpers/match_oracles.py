@@ -35,7 +35,8 @@ from thatch import Space
 from thatch.region.intervals import Intervals
 from thatch.region.region import Region
 from thatch.region.term import Term
-from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.axis import BoolAxis, DateAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import DoubleAxis, FloatAxis
 
 SEED = 20240301

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any, Literal
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from thatch.space.attribute import Attribute
-from thatch.space.axis import Axis, BoolAxis, DateAxis, DecimalAxis, EnumAxis, IntAxis, space_quoted
+from thatch.space.axis import Axis, BoolAxis, DateAxis, EnumAxis, IntAxis, space_quoted
+from thatch.space.decimals import LongDecimalAxis, ShortDecimalAxis, decimal_of
 from thatch.space.floating import DoubleAxis, FloatingAxis
 
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -49,8 +49,9 @@ def values_of_axis(axis: Axis, first: int, last: int) -> st.SearchStrategy[Any]:
         return st.booleans()
     if isinstance(axis, IntAxis):
         return st.integers(first, last)
-    if isinstance(axis, DecimalAxis):
-        return st.integers(first, last).map(lambda unscaled: Decimal(unscaled).scaleb(-axis.scale))
+    if isinstance(axis, ShortDecimalAxis | LongDecimalAxis):
+        ends = (axis.least, axis.greatest) if isinstance(axis, LongDecimalAxis) else (first, last)
+        return st.integers(*ends).map(lambda unscaled: decimal_of(unscaled, axis.scale))
     if isinstance(axis, FloatingAxis):
         width: Literal[32, 64] = 64 if isinstance(axis, DoubleAxis) else 32
         if (first, last) == (axis.first, axis.last):
@@ -90,7 +91,7 @@ def boxes_of(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], 
 PLAIN_NAMES = ["a", "price", "Volume_2", "_x", "not", "null", "int", "string", "inf", "nan", "e5", "within", "date"]
 names = st.one_of(
     st.sampled_from(PLAIN_NAMES),
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`\0"), min_size=1, max_size=5),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`\0\x1f"), min_size=1, max_size=5),
 )
 
 
@@ -113,12 +114,12 @@ def declared_types(draw: st.DrawFn) -> str:
     if kind == "int" and bounded:
         domain = _bounds(*draw(_ordered(st.integers(-(2**63) + 1, 2**63 - 1))))
     elif kind == "decimal":
-        precision = draw(st.integers(1, 18))
+        precision = draw(st.integers(1, 38))
         scale = draw(st.integers(0, precision))
         kind = f"decimal({precision},{scale})"
         if bounded:
             unscaled = draw(_ordered(st.integers(1 - 10**precision, 10**precision - 1)))
-            domain = _bounds(*(f"{Decimal(each).scaleb(-scale):f}" for each in unscaled))
+            domain = _bounds(*(f"{decimal_of(each, scale):f}" for each in unscaled))
     elif kind == "double" and bounded:
         domain = _bounds(*draw(_ordered(st.floats(allow_nan=False))))
     elif kind == "date" and bounded:

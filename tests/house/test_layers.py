@@ -79,7 +79,7 @@ def test_only_the_space_compares_string_codes() -> None:
     """Whoever holds coordinates asks `Space.is_current`, or computes within `Space.stable`."""
     for path in SOURCE.rglob("*.py"):
         if path.parent.name != "space":
-            assert "string_codes is" not in path.read_text().replace("string_codes is None", ""), path
+            assert "label_codes is" not in path.read_text().replace("label_codes is None", ""), path
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -178,15 +178,15 @@ def test_clauses_come_and_go_while_strings_move(matcher_class: type[Matcher], wh
         if random.random() < 0.4:
             view, expected = matcher.view(), ledger.pairs()
             space.where(f"name IN ('ab{step}', 'b{step}') OR name LIKE 'c{step}%'")
-            if view.string_codes is space.string_codes:  # cut further, but numbered as before
+            if view.label_codes is space.label_codes:  # cut further, but numbered as before
                 problem = wrong_pairs(view.match_points(space.encode_batch(pool.table)), expected)
                 assert not problem, f"{where}: a view from before new strings: {problem}"
         if random.random() < 0.4:
             view = matcher.view()
             recode(space)
             moved += 1
-            assert view.string_codes is not space.string_codes
-            assert matcher.view().string_codes is space.string_codes
+            assert view.label_codes is not space.label_codes
+            assert matcher.view().label_codes is space.label_codes
         if random.random() < 0.5:
             mover.check(where)
         if step % 12 == 0:
@@ -318,7 +318,7 @@ class Writer:
                     self.add(self.random.choice((1, 40, 120)))
                 for _ in range(self.random.choice((1, 10, 60))):
                     self.discard()
-                if self.pool.space.string_codes and number % 6 == 0:
+                if self.pool.space.label_codes and number % 6 == 0:
                     self.pool.space.where(f"name = 'ab{number}'")
                     recode(self.pool.space)
                 wanted, stop = len(answers) + 6, time.monotonic() + 0.1

@@ -317,7 +317,7 @@ def test_clauses_with_null_sets_and_strings(text: str, budget: float) -> None:
         else:
             wanted[number] = random.choice(pool)
             merging.add(number, wanted[number])
-        if number % 20 == 7 and space.string_codes:
+        if number % 20 == 7 and space.label_codes:
             recode(space)
         if number % 3 == 0:
             merging.check_invariants()

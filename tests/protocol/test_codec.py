@@ -44,7 +44,7 @@ from thatch.protocol.messages import (
 
 SPACE = Space.parse(
     "truth bool, count int, price decimal(9,2), weight double, day date, moment timestamp,"
-    " kind enum('a', 'b', 'é'), name string"
+    " kind enum('a', 'b', 'é'), name string, total decimal(38,10)"
 )
 CODEC = Codec(SPACE)
 PUBLISH = b"\x93\xa7Publish\xa1e\x81\xa5count"  # an event whose `count` is what follows

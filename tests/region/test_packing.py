@@ -64,7 +64,7 @@ def test_strings_that_stand_alone() -> None:
     """`singles` is the runs of those that are cut before and after: what `= 's'` and IN lists are made of."""
     axis, random = StringAxis(), Random(SEED)
     alone = random.sample([text for text in STRINGS if not text.endswith("\0")], 8)
-    lows, highs = axis.labels.singles()
+    lows, highs = axis.singles()
     assert len(lows) == len(highs) == 0 and lows.dtype == np.int64
     axis.cut_many([each for text in alone for each in (text, text + "\0")])
     axis.cut_many(["k", "m", "only before"])
@@ -75,7 +75,7 @@ def test_strings_that_stand_alone() -> None:
         return found
 
     for _ in range(2):
-        lows, highs = axis.labels.singles()
+        lows, highs = axis.singles()
         expected = sorted((cut(text), cut(text + "\0") - 1) for text in alone)
         assert list(zip(lows.tolist(), highs.tolist(), strict=True)) == expected
         assert sorted(axis.labels.cut_at(low) for low in lows.tolist()) == sorted(alone)

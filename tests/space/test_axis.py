@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from helpers.strategies import examples, ints, texts, values_of
 from thatch.errors import EventError, shown
 from thatch.space.attribute import MISSING, Attribute
-from thatch.space.axis import EnumAxis, StringAxis
+from thatch.space.axis import EnumAxis, LabelledAxis, StringAxis
+from thatch.space.decimals import decimal_of
 from thatch.space.floating import DoubleAxis
 from thatch.space.space import Space
 
@@ -34,6 +35,10 @@ TYPES = [
     "decimal(10,2) not null -1.50..1000",
     "decimal(18,18)",
     "decimal(18,0) not null",
+    "decimal(19,0)",
+    "decimal(20,0) not null 0..18446744073709551615",
+    "decimal(38,10)",
+    "decimal(38,38) not null -0.5..0.5",
     "double",
     "double not null 0..1000",
     "double not null -inf..0",
@@ -87,11 +92,11 @@ def rank(attribute: Attribute, value: Any) -> Any:
 def test_round_trip_and_order(declared: str, data: st.DataObject) -> None:
     attribute = attribute_of(declared)
     one, other = data.draw(values_of(attribute)), data.draw(values_of(attribute))
-    if isinstance(attribute.axis, StringAxis):
-        for text in (one, other):
-            if text is not None:  # a string that is mentioned is distinguished from all others
-                attribute.axis.cut(text)
-                attribute.axis.cut(text + "\0")
+    if isinstance(attribute.axis, LabelledAxis):
+        for value in (one, other):
+            if value is not None:  # a value that is mentioned is distinguished from all others
+                attribute.axis.cut(attribute.axis.edge(value))
+                attribute.axis.cut(attribute.axis.edge_after(value))
     left, right = attribute.encode(one), attribute.encode(other)
     assert attribute.low <= left <= attribute.last
     assert same(attribute.decode(left), one)
@@ -113,7 +118,7 @@ def test_every_coordinate_decodes_and_encodes_to_itself(declared: str, data: st.
                 continue
             value = attribute.decode(coordinate)
             again = attribute.encode(value)
-            if isinstance(attribute.axis, StringAxis) and value is not None:
+            if isinstance(attribute.axis, LabelledAxis) and value is not None:
                 labels = attribute.axis.labels
                 assert labels.cut_at(again) == labels.cut_at(coordinate)
             else:
@@ -222,6 +227,7 @@ ARROW_TYPES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.decimal128(10, 2), st.integers(-(10**10) + 1, 10**10 - 1).map(lambda v: Decimal(v).scaleb(-2))),
     (pa.decimal128(12, 4), st.integers(-5, 5).map(lambda v: Decimal(v * 50).scaleb(-4))),
     (pa.decimal128(38, 0), st.sampled_from([Decimal(v) for v in (0, -1, 9, 10**17, 10**18, 2**64 + 5, 10**37)])),
+    (pa.decimal128(38, 10), st.integers(1 - 10**38, 10**38 - 1).map(lambda v: decimal_of(v, 10))),
     (pa.decimal128(5, 0), st.integers(-(10**5) + 1, 10**5 - 1).map(Decimal)),
     (pa.decimal256(40, 3), st.integers(-(10**6), 10**6).map(lambda v: Decimal(v * 10).scaleb(-3))),
 ]

@@ -26,6 +26,7 @@ TABLE = pa.schema(
         ("blob", pa.binary()),
         ("amount", pa.decimal128(12, 2)),
         ("wide", pa.decimal128(30, 2)),
+        ("widest", pa.decimal256(39, 2)),
     ]
 )
 
@@ -37,6 +38,7 @@ INFERRED = {
     "`a.b` > '2020-01-01' AND `it``s odd`": "`a.b` date, `it``s odd` bool",
     "wall < '2020-01-01' AND at > '2020-01-01'": "wall timestamp_ntz, at timestamp",
     "count = 5 AND amount > 2": "count int, amount decimal(12,2)",
+    "huge > 5 AND wide < 0.5": "huge decimal(20,0), wide decimal(30,2)",
     "within(3, price, 1, count, 2)": "price double not null, count int",
     "price > 5 AND symbol <> 'tags' -- tags": "price double not null, symbol string",
     "TRUE": "price double not null",
@@ -60,15 +62,16 @@ def test_a_table_will_do() -> None:
 
 def test_all_refusals_of_a_schema_come_at_once() -> None:
     with pytest.raises(SpaceError) as refused:
-        Space.infer(TABLE, ["tags = 1 AND price > 2", "blob = 2 OR detail IS NULL", "wide > 5"])
+        Space.infer(TABLE, ["tags = 1 AND price > 2", "blob = 2 OR detail IS NULL", "widest > 5"])
     lines = str(refused.value).splitlines()
     assert [line.split(":")[0] for line in lines] == [
         "column 'tags'",
         "column 'detail'",
         "column 'blob'",
-        "column 'wide'",
+        "column 'widest'",
     ]
     assert "name one of its fields, like detail.State" in lines[1]
+    assert "decimal(39,2) cannot be held exactly; decimals go to 38 digits" in lines[3]
     with pytest.raises(SpaceError, match="no column that can be an attribute"):
         Space.infer(pa.schema([("tags", pa.list_(pa.string()))]), ["TRUE"])
     with pytest.raises(SpaceError, match="a schema is Arrow's or Spark's, not dict"):

@@ -13,12 +13,14 @@ import thatch
 from helpers.clause_rows import COLUMNS, SPACE, make_rows, make_table
 from helpers.spark_oracles import ROW, SEED, Events, differences, every_type, frame_of, pairs
 from thatch import Space
+from thatch.local.text_values import values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 import thatch.spark as ts
+from thatch.cli.spark_jobs.inputs import value_of_text
 
 
 def test_matches(spark: SparkSession, tmp_path: Path) -> None:
@@ -54,9 +56,11 @@ def test_bad_rows(spark: SparkSession) -> None:
     assert 10 < len(ours) < 60
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_reductions(seed: int, spark: SparkSession) -> None:
-    random, space = Random(seed), Space.parse("x int not null 0..99, y int not null 0..99")
+@pytest.mark.parametrize(
+    "kind", ["int not null 0..99", "decimal(38,30) not null 0..99", "decimal(20,0) not null 0..99"]
+)
+def test_reductions(kind: str, spark: SparkSession) -> None:
+    random, space = Random(kind), Space.parse(f"x {kind}, y {kind}")
     clauses = []
     for number in range(80):
         x, y = random.randrange(80), random.randrange(80)
@@ -66,3 +70,21 @@ def test_reductions(seed: int, spark: SparkSession) -> None:
     theirs = {row["id"]: row["status"] for row in ts.reduce(frame, space).collect()}
     ours = {row["id"]: row["status"] for row in thatch.reduce(dict(clauses), space).to_pylist()}
     assert ours == theirs and len(set(ours.values())) == 2
+
+
+NUMBERS = """1.5| 1.50 |1.505|1e3|15e-1|15e-3|1500e-5|0.000|0e-99|1.0000000000000000000000000000000000000000|1.e1|.5|5.
+9999999999999999999999999999.9999999999|99999999999999999999999999999|0.00000000001|-0.10000000000000000000000001|1e28
+1e27|1e99|+7|\t3|1 2|nan|1.5d|abc|0.99999999999999999999999999999999999999|18446744073709551615|-""".replace("\n", "|")
+
+
+@pytest.mark.parametrize("kind", ["decimal(6,2)", "decimal(20,0)", "decimal(38,10)", "decimal(38,38)"])
+def test_texts_of_decimals(kind: str, spark: SparkSession) -> None:
+    """Both read the same numbers, exactly, and refuse the same texts."""
+    texts, attribute = NUMBERS.split("|"), Space.parse(f"x {kind}").attributes[0]
+    ours, wrong = values_of(pa.array(texts), attribute)
+    value, problem, _ = value_of_text("x", attribute)
+    frame = spark.createDataFrame([(text,) for text in texts], "x string").coalesce(1)
+    theirs = frame.select(value.alias("value"), problem.alias("problem")).collect()
+    assert [row["problem"] is not None for row in theirs] == [at in wrong for at in range(len(texts))]
+    good = [at for at in range(len(texts)) if at not in wrong]
+    assert [theirs[at]["value"] for at in good] == [ours[at].as_py() for at in good] and 5 < len(good) < len(texts)

@@ -67,7 +67,7 @@ def test_explanations_hold(kind: str, cover: str | None, retract: bool) -> None:
             table.unsubscribe(random.choice(list(table)))
         else:
             table.subscribe(step, random.choice(pool.regions))
-        if step % 20 == 10 and pool.space.string_codes:
+        if step % 20 == 10 and pool.space.label_codes:
             recode(pool.space)
     regions = {id: table[id].region for id in active(table)}
     for id, subscription in table.items():

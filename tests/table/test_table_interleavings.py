@@ -150,7 +150,7 @@ def test_random_interleavings(kind: str, cover: str | None, retract: bool) -> No
             receiver.replace(random.choice(list(receiver.received) or ids if random.random() < 0.6 else ids), which())
         elif draw < 0.93:
             receiver.expire(step)
-        elif pool.space.string_codes:
+        elif pool.space.label_codes:
             pool.space.where(f"name >= 'k{step}' AND name < 'k{step}x'")
             if draw < 0.98:
                 recode(pool.space)

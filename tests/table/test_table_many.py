@@ -22,6 +22,7 @@ from thatch.errors import EmptyRegionWarning
 from thatch.region.columns import boxes_of_columns
 from thatch.region.region import Region
 from thatch.space.axis import EnumAxis, quoted
+from thatch.space.decimals import DecimalAxis, decimal_of
 
 # --- Many at once: clauses and regions --------------------------------------------------------------------------------
 
@@ -81,6 +82,8 @@ def literal(attribute: Any, value: Any) -> str:
         return quoted(value)
     if isinstance(value, str):
         return quoted(value)
+    if isinstance(attribute.axis, DecimalAxis):  # with all its places: `0` would have Spark round decimal(38,38)
+        return f"{decimal_of(attribute.axis.unscaled(value), attribute.axis.scale):f}"
     return attribute.axis.sql_literal(attribute.axis.encode(value))
 
 
@@ -134,7 +137,7 @@ def as_chunks(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for name, array in as_arrow(rows).items():
         if pa.types.is_string(array.type):
             array = array.dictionary_encode() if name == "name" else array.cast(pa.large_string())
-        elif pa.types.is_decimal(array.type):
+        elif pa.types.is_decimal(array.type) and array.type.precision <= 18:
             array = array.cast(pa.decimal128(30, 6))
         elif pa.types.is_date(array.type):
             array = array.cast(pa.date64())

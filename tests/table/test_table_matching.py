@@ -261,7 +261,7 @@ def test_imprecise_events(text: str, cover: str | None) -> None:
             assert bool(found.jointly) == cells.covered(asked, here.values())
             assert not isinstance(found.jointly, Unproven) and verify(found.jointly, asked, here)
             kinds.add((bool(found.certain), bool(found.jointly), bool(found.possible)))
-            if space.string_codes and random.random() < 0.2:
+            if space.label_codes and random.random() < 0.2:
                 recode(space)
                 cells = Cells(space, regions)
     assert {(True, True, True), (False, False, True)} <= kinds

@@ -697,7 +697,7 @@ class Broker:
         """What a copy has in common with this broker, for `copy.deepcopy`: what clauses mean, and coordinates."""
         meaning = [self.space, self.open_space, self._compile, self._read_space]
         meaning += [owner for each in (self._compile, self._read_space) if (owner := getattr(each, "__self__", None))]
-        meaning += [self.space.string_codes, self.open_space.string_codes]
+        meaning += [self.space.label_codes, self.open_space.label_codes]
         return {id(each): each for each in meaning}
 
     def image(self) -> bytes:

@@ -35,7 +35,10 @@ class Cells(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def grid(self, space: Space) -> Grid:
         grid = Grid(space, self.attributes, self.bits, self.path, ranges_max=self.ranges_max)
         if not grid.id:
-            raise CallerError("string attributes have no cells that a neighbour understands: choose other attributes")
+            raise CallerError(
+                "strings and decimals of more than 18 digits have no cells that a neighbour understands: choose other "
+                "attributes"
+            )
         return grid
 
 

@@ -57,7 +57,7 @@ def write_image(
     """`regions` by clause; `decisions` by link, table and id."""
     packed = pack_regions([region.terms_in(space) for region in regions.values()])
     decided = {link: {table: dict(each) for table, each in tables.items()} for link, tables in decisions.items()}
-    image = _Image(space.to_json(), pack_labels(space.string_codes), list(regions), packed, decided)
+    image = _Image(space.to_json(), pack_labels(space.label_codes), list(regions), packed, decided)
     return msgspec.msgpack.encode(image)
 
 

@@ -39,8 +39,8 @@ class BatchedEngine(BoxedEngine):
         raise NotImplementedError
 
     def _state(self) -> tuple[int, Any]:
-        """What changes when members leave, or when strings are recoded."""
-        return self._departures, self._string_codes
+        """What changes when members leave, or when an axis is recoded."""
+        return self._departures, self._label_codes
 
     def _uncovered_before(self, low: Ints, high: Ints, number: int, state: tuple[int, Any]) -> Uncovered:
         """As `_uncovered`, of the members before one with that number, and as they were then."""
@@ -56,7 +56,7 @@ class BatchedEngine(BoxedEngine):
             return []
         self.check_new(ids)
         checked: list[Region] = []
-        if boxes is not None and not self._string_codes and (boxes[0] <= boxes[1]).all():
+        if boxes is not None and not self._label_codes and (boxes[0] <= boxes[1]).all():
             low, high = boxes
             starts = np.arange(len(ids) + 1, dtype=np.int64)
         else:
@@ -77,8 +77,8 @@ class BatchedEngine(BoxedEngine):
 
     def add_unions(self, ids: Sequence[Any], low: Ints, high: Ints, starts: Ints) -> Verdicts:
         """`add_many` of unions of plain boxes of the space, given as arrays: those of each, one or more, begin at
-        starts[i]. For callers that have coordinates that are good, under the present string codes, and no regions:
-        nothing is looked at before it is used, and where strings are recoded these members are lost."""
+        starts[i]. For callers that have coordinates that are good, under the present label codes, and no regions:
+        nothing is looked at before it is used, and where an axis is recoded these members are lost."""
         self.check_new(ids)
         return self._add_boxes(ids, low, high, starts)
 

@@ -47,8 +47,8 @@ class BoxedEngine(CoverEngine):
         self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to expand
         self._odd: dict[Any, int] = {}  # the numbers of both
         self._names: set[int] = set()  # the numbers of members that the last search used
-        self._string_codes = space.string_codes
-        self._regions: dict[Any, Region] = {}  # kept only if there are strings, which may be recoded
+        self._label_codes = space.label_codes
+        self._regions: dict[Any, Region] = {}  # kept only if there are labels, which may move
 
     # --- What an engine answers --------------------------------------------------------------------------------------
 
@@ -104,10 +104,10 @@ class BoxedEngine(CoverEngine):
             self.index.remove(slot)
 
     def _align(self) -> None:
-        """Rebuild if strings were recoded: labels in the index would mean nothing."""
-        if self.space.is_current(self._string_codes):
+        """Rebuild if an axis was recoded: labels in the index would mean nothing."""
+        if self.space.is_current(self._label_codes):
             return
-        self._string_codes = self.space.string_codes
+        self._label_codes = self.space.label_codes
         regions = self._regions
         self._start()
         self._departures += 1
@@ -115,7 +115,7 @@ class BoxedEngine(CoverEngine):
             self.add(id, region)
 
     def _remember(self, ids: Iterable[Any], regions: Iterable[Region]) -> None:
-        if self._string_codes:
+        if self._label_codes:
             self._regions.update(zip(ids, regions, strict=True))
 
     def add(self, id: Any, region: Region) -> None:
@@ -329,7 +329,7 @@ class BoxedEngine(CoverEngine):
         self.index.check_invariants()
         slots = [slot for each in self._slots.values() for slot in each]
         assert sorted(slots) == self.index.taken()
-        assert not self._string_codes or self._regions.keys() == self._slots.keys()
+        assert not self._label_codes or self._regions.keys() == self._slots.keys()
         for id, each in self._slots.items():
             assert all(self._ids[int(self.index.rows.owner[slot])] == id for slot in each)
         assert self._vague.keys() | self._empty.keys() == self._odd.keys() <= self._slots.keys()

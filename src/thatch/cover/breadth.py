@@ -17,7 +17,7 @@ from thatch.region.region import Region
 from thatch.region.term import hulls
 from thatch.space.arrays import Floats, Ints
 from thatch.space.attribute import Attribute
-from thatch.space.axis import StringAxis
+from thatch.space.axis import LabelledAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 
@@ -65,8 +65,7 @@ def _spans(attribute: Attribute, low: Ints, high: Ints) -> Floats:
     if isinstance(axis, FloatingAxis):
         least, most = (axis.to_double(np.clip(end, max(first, -axis.FAR), axis.FAR)) for end in (low, high))
         return np.asarray(most - least + (low < first))
-    if isinstance(axis, StringAxis):
-        labels = np.array(axis.labels.to_pairs()[1], np.int64)
-        gaps = np.searchsorted(labels, high, "right") - np.searchsorted(labels, np.maximum(low, first), "right") + 1
-        return np.asarray(np.where(high < first, 0, gaps) + (low < first), np.float64)
+    if isinstance(axis, LabelledAxis):
+        sizes = axis.sizes(np.maximum(low, first), np.maximum(high, first))
+        return np.asarray(np.where(high < first, 0.0, sizes) + (low < first))
     return np.asarray((high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64) + 1.0)

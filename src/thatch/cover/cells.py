@@ -140,7 +140,7 @@ class CellIndex:
 
     def __init__(self, grid: Grid) -> None:
         self.grid, self.space = grid, grid.space
-        self._string_codes = self.space.string_codes
+        self._label_codes = self.space.label_codes
         self._regions: dict[Any, Region] = {}
         self._numbers: dict[Any, int] = {}
         self._ids: dict[int, Any] = {}
@@ -170,11 +170,11 @@ class CellIndex:
                 self._ranges.remove(number)
 
     def _align(self) -> None:
-        """Coordinates of strings have moved: take every region in again."""
-        if self.space.is_current(self._string_codes):
+        """Labels have moved: take every region in again."""
+        if self.space.is_current(self._label_codes):
             return
         self.grid = self.grid.again()
-        self._string_codes = self.space.string_codes
+        self._label_codes = self.space.label_codes
         self._ranges, self._numbers, self._ids = RangeTable(), {}, {}
         for id, region in self._regions.items():
             self._enter(id, region)

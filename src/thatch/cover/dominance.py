@@ -68,11 +68,11 @@ class Dominance:
         self.empty: dict[Any, None] = {}
         self._out = np.empty((ranges_max, 2), np.int64)
         self._arrived = 0
-        self.string_codes = self.space.string_codes
+        self.label_codes = self.space.label_codes
 
     def align(self) -> None:
-        """Start over if strings were recoded."""
-        if not self.space.is_current(self.string_codes):
+        """Start over if an axis was recoded."""
+        if not self.space.is_current(self.label_codes):
             members, self.members = self.members, {}
             self._start()
             for id, region in members.items():

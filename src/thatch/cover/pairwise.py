@@ -140,11 +140,11 @@ class _Indexed:
         self.regions: dict[Any, Region] = {}
         self.number = 0
         self.empty = 0  # members without a box
-        self.string_codes = space.string_codes
+        self.label_codes = space.label_codes
 
     def align(self) -> None:
-        """Rebuild if strings were recoded: labels in the index would mean nothing."""
-        if not self.space.is_current(self.string_codes):
+        """Rebuild if an axis was recoded: labels in the index would mean nothing."""
+        if not self.space.is_current(self.label_codes):
             regions = self.regions
             self.__init__(self.space)  # type: ignore[misc]
             for id, region in regions.items():

@@ -333,7 +333,7 @@ class RelationGraph:
 
     def _relation(self, node: Any, other: Any) -> Relation:
         """Decided by `contains`: sound always; exact but for balls, and for boxes past the cap. Terms are read afresh:
-        strings may have been recoded."""
+        an axis may have been recoded."""
         self.comparisons += 1
         mine, theirs = self._regions[node].terms, self._regions[other].terms
         if contains(theirs, mine, self.space):

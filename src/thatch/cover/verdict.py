@@ -22,7 +22,7 @@ from thatch.region.recoding import recode_point
 from thatch.region.region import BOXES_CAP, Region
 from thatch.region.term import Term, hulls
 from thatch.space.axis import Coordinates
-from thatch.space.labels import StringCodes
+from thatch.space.labels import LabelCodes
 from thatch.space.space import Space
 
 Id = Hashable
@@ -55,7 +55,7 @@ class Uncovered:
     """Some event of the region is in no member. An engine may know so before it has found the point: `witness` then
     completes the search, as long as no member has left in between."""
 
-    __slots__ = ("_complete", "_space", "_string_codes", "_witness")
+    __slots__ = ("_complete", "_label_codes", "_space", "_witness")
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Uncovered:
         complete: Callable[[], Sequence[int]] | None = None,
         space: Space | None = None,
     ) -> None:
-        """With its space, the witness follows when strings are recoded."""
+        """With its space, the witness follows when an axis is recoded."""
         assert (witness is None) != (complete is None)
         self._space = space
-        self._string_codes: StringCodes = () if space is None else space.string_codes
+        self._label_codes: LabelCodes = () if space is None else space.label_codes
         self._witness = None if witness is None else tuple(witness)
         self._complete = complete
 
@@ -77,8 +77,8 @@ class Uncovered:
             assert self._complete is not None
             self._witness = tuple(int(coordinate) for coordinate in self._complete())
             self._complete = None
-        if self._space is not None and not self._space.is_current(self._string_codes):
-            self._witness, self._string_codes = recode_point(self._witness, self._space, self._string_codes)
+        if self._space is not None and not self._space.is_current(self._label_codes):
+            self._witness, self._label_codes = recode_point(self._witness, self._space, self._label_codes)
         return self._witness
 
     def __bool__(self) -> bool:

@@ -23,7 +23,7 @@ from thatch.grid.curve import AXES_MAX, INDEX_BITS_MAX, Curve, curve, find_range
 from thatch.jit import kernel
 from thatch.space.arrays import Ints, lower_bound, upper_bound
 from thatch.space.attribute import Attribute
-from thatch.space.axis import StringAxis
+from thatch.space.axis import LabelledAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 
@@ -154,17 +154,17 @@ class Grid:
         self._out = np.empty((ranges_max, 2), np.int64)
 
     def again(self) -> Grid:
-        """The same, in the present coordinates: for after strings were recoded."""
+        """The same, in the present coordinates: for after an axis was recoded."""
         return Grid(self.space, *self._given)
 
     @property
     def id(self) -> str:
-        """The same for grids that number cells alike: two sides that agree on it may exchange numbers. Strings have
-        coordinates only within one process, so a grid with one has no such name."""
+        """The same for grids that number cells alike: two sides that agree on it may exchange numbers. Labels
+        are coordinates only within one process, so a grid with a labelled attribute has no such name."""
         digest = hashlib.sha256(self.space.fingerprint.encode())
         digest.update(repr((self.attributes, self.bits, self.path.half.tobytes())).encode())
         for at, starts in zip(self.attributes, self.starts, strict=True):
-            if isinstance(self.space.attributes[at].axis, StringAxis):
+            if isinstance(self.space.attributes[at].axis, LabelledAxis):
                 return ""
             digest.update(starts.tobytes())
         return digest.hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -16,17 +17,18 @@ from thatch.space.attribute import Attribute
 from thatch.space.axis import (
     BoolAxis,
     DateAxis,
-    DecimalAxis,
     EnumAxis,
     IntAxis,
     StringAxis,
     TimestampAxis,
     TimestampNtzAxis,
 )
+from thatch.space.decimals import DecimalAxis, LongDecimalAxis, ShortDecimalAxis
 from thatch.space.floating import DoubleAxis, FloatAxis, FloatingAxis
-from thatch.where.literals import decimal_of_text, double_of_text, int_of_text
+from thatch.where.literals import double_of_text, int_of_text
 
 TRUE, FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
 # Texts that Arrow's own cast reads as Spark's does, for the most part all of a column.
 PLAIN = {pa.int64(): r"^-?[0-9]{1,18}$", pa.float64(): r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"}
 
@@ -99,10 +101,10 @@ def _floating(text: str, axis: FloatingAxis) -> float:
 
 
 def _decimal(text: str, axis: DecimalAxis) -> Decimal:
-    literal = decimal_of_text(text)
-    value = Decimal(literal.value).scaleb(-literal.scale)
-    axis.encode(value)  # raises what is lost
-    return value
+    number = text.strip(times.BLANKS)
+    if not DECIMAL.fullmatch(number):
+        raise ValueError("is not a decimal")
+    return axis.read(number)  # raises what is lost
 
 
 def _date(text: str, axis: DateAxis) -> date:
@@ -126,7 +128,8 @@ READERS: dict[type, Callable[[str, Any], Any]] = {
     IntAxis: _int,
     DoubleAxis: _floating,
     FloatAxis: _floating,
-    DecimalAxis: _decimal,
+    ShortDecimalAxis: _decimal,
+    LongDecimalAxis: _decimal,
     DateAxis: _date,
     TimestampAxis: _timestamp,
     TimestampNtzAxis: _timestamp,

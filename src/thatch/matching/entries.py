@@ -23,7 +23,7 @@ from thatch.region.box_sets import Boxes
 from thatch.region.region import Region
 from thatch.region.term import Term, hulls
 from thatch.space.arrays import Ints, lower_bound
-from thatch.space.axis import StringAxis
+from thatch.space.axis import LabelledAxis
 from thatch.space.space import Space
 
 EXPANDED_MAX = 16  # boxes that a term is expanded into; one with more gets checks
@@ -269,10 +269,10 @@ class Entries:
     def _are_single(self, axis: int, ends: Ints, singles: dict[int, Boxes]) -> bool:
         """Whether each of these intervals holds a single value, which an event then has as its lower end."""
         kind = self.space.attributes[axis].axis
-        if not isinstance(kind, StringAxis):
+        if not isinstance(kind, LabelledAxis):
             return bool((ends[::2] == ends[1::2]).all())
-        if axis not in singles:  # a string has a run of labels; that of a single one no later string can divide
-            singles[axis] = kind.labels.singles()
+        if axis not in singles:  # a value has a run of labels; that of a single one no later cut can divide
+            singles[axis] = kind.singles()
         lows, highs = singles[axis]
         at = np.minimum(np.searchsorted(lows, ends[::2]), len(lows) - 1)
         return len(lows) > 0 and bool(((lows[at] == ends[::2]) & (highs[at] == ends[1::2])).all())

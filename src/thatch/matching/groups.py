@@ -28,7 +28,7 @@ from thatch.space.space import Space
 
 class GroupedView(View):
     def __init__(self, active: View, passive: View | None) -> None:
-        self.string_codes, self.active, self.passive = active.string_codes, active, passive
+        self.label_codes, self.active, self.passive = active.label_codes, active, passive
 
     def match_point(self, point: Sequence[int]) -> list[int]:
         hits = self.active.match_point(point)

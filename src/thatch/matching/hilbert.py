@@ -192,13 +192,13 @@ class HilbertMatcher(LevelledMatcher):
 
     def _start(self) -> None:
         super()._start()
-        if self._string_codes:  # coordinates may have moved
+        if self._label_codes:  # coordinates may have moved
             self._grids = tuple(grid.again() for grid in self._grids)
 
     def _publish(self) -> None:
         entries = self._entries
         view = HilbertView(
-            self._string_codes, self._axes, entries.exact, entries.ball_axes, NO_LEVELS, self._first, entries.used,
+            self._label_codes, self._axes, entries.exact, entries.ball_axes, NO_LEVELS, self._first, entries.used,
             self._version,
         )  # fmt: skip
         view.grids, view.cells = self._grids, self._levels

@@ -44,7 +44,7 @@ from thatch.region.region import Region
 from thatch.region.term import Term
 from thatch.space.arrays import Ints
 from thatch.space.axis import Coordinates
-from thatch.space.labels import StringCodes
+from thatch.space.labels import LabelCodes
 from thatch.space.space import Space
 
 BUFFER_MAX = 256
@@ -88,7 +88,7 @@ class Levels:
 class TreeView(View):
     def __init__(
         self,
-        string_codes: StringCodes,
+        label_codes: LabelCodes,
         axes: Axes,
         exact: Exact,
         ball_axes: frozenset[int],
@@ -97,7 +97,7 @@ class TreeView(View):
         last: int,
         version: int,
     ) -> None:
-        self.space, self.string_codes = axes.space, string_codes
+        self.space, self.label_codes = axes.space, label_codes
         self.exact, self.levels, self.version = exact, levels, version
         self.first, self.last = first, last  # the buffer
         self.ball_axes = ball_axes  # the attributes that balls look at
@@ -224,7 +224,7 @@ class LevelledMatcher(Matcher):
     def __init__(self, space: Space) -> None:
         super().__init__(space)
         self._axes = Axes.of(space)
-        self._lock = threading.RLock()  # of writers; a reader takes it only after strings were recoded
+        self._lock = threading.RLock()  # of writers; a reader takes it only after an axis was recoded
         self._regions: dict[int, Region] = {}  # kept only where coordinates may change: in a space with strings
         self._start()
         self._publish()
@@ -246,7 +246,7 @@ class LevelledMatcher(Matcher):
         raise NotImplementedError
 
     def _start(self) -> None:
-        self._string_codes = self.space.string_codes
+        self._label_codes = self.space.label_codes
         self._entries = Entries(self.space)
         self._levels: tuple[Any, ...] = ()
         self._first = 0  # where the buffer begins
@@ -256,15 +256,15 @@ class LevelledMatcher(Matcher):
 
     def view(self) -> TreeView:
         view = self._view
-        while not self.space.is_current(view.string_codes):
+        while not self.space.is_current(view.label_codes):
             with self._lock:
-                if not self.space.is_current(self._string_codes):
+                if not self.space.is_current(self._label_codes):
                     self._recode()
                 view = self._view
         return view
 
     def _recode(self) -> None:
-        """Coordinates of strings have moved: take every region in again."""
+        """Labels have moved: take every region in again."""
         regions = self._regions = dict(sorted(self._regions.items()))  # so that numbers ascend with the slots
         self._start()
         self._append(list(regions), list(regions.values()))
@@ -276,7 +276,7 @@ class LevelledMatcher(Matcher):
             terms = region.terms_in(self.space)
             exact, used = self._entries.exact, self._entries.used
             last = exact.owner[used - 1] if used else -1
-            if number <= last or self._slots is not None or self._empty or self._string_codes:
+            if number <= last or self._slots is not None or self._empty or self._label_codes:
                 super().add(number, region)
                 return
             self._count += 1
@@ -289,7 +289,7 @@ class LevelledMatcher(Matcher):
     def add_many(self, numbers: Sequence[int] | Numbers, regions: Sequence[Region] | Boxes) -> None:
         with self._lock:
             boxes = as_boxes(numbers, regions, self.space)
-            moves = bool(self.space.string_codes)
+            moves = bool(self.space.label_codes)
             if boxes is not None and not moves:
                 self._check_new(numbers)
                 self._append_boxes(np.asarray(numbers, np.int64), *boxes)
@@ -299,9 +299,9 @@ class LevelledMatcher(Matcher):
                 new = {int(number): region for number, region in zip(numbers, known, strict=True)}
                 if moves:
                     self._regions.update(new)
-                if self.space.is_current(self._string_codes):
+                if self.space.is_current(self._label_codes):
                     self._append(list(new), known)
-                if not self.space.is_current(self._string_codes):  # recoded, before or meanwhile
+                if not self.space.is_current(self._label_codes):  # recoded, before or meanwhile
                     self._recode()
                     return
             self._version += 1
@@ -436,7 +436,7 @@ class LevelledMatcher(Matcher):
             assert all(exact.owner[slot] == number for number, slot in self._slots.items())
         else:
             assert (np.diff(exact.owner[:used]) >= 0).all()
-        if self.space.string_codes:
+        if self.space.label_codes:
             assert self._regions.keys() == set(exact.owner[sorted(alive)].tolist()) | self._empty
 
 
@@ -449,7 +449,7 @@ class TreeMatcher(LevelledMatcher):
         if self._trees.all is not self._levels:
             self._trees = Levels(self._levels)
         self._view = TreeView(
-            self._string_codes, self._axes, entries.exact, entries.ball_axes, self._trees, self._first, entries.used,
+            self._label_codes, self._axes, entries.exact, entries.ball_axes, self._trees, self._first, entries.used,
             self._version,
         )  # fmt: skip
 

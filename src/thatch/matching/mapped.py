@@ -2,7 +2,7 @@
 
     THATCH INDEX 1\\n | length of the head, 8 bytes | head: MessagePack | the arrays, each from a multiple of 64 on
 
-The head has the space, the labels of its strings (coordinates mean something only with their encoder) and where each
+The head has the space, its labels (coordinates mean something only with their encoder) and where each
 array is. Opening costs what the head costs; the pages of the arrays are read when a search first touches them, and
 processes of one machine share them. A file is trusted as far as its head goes: it travels from a driver to its own
 workers, within one job. What is to be kept is a snapshot (snapshot.py), which is checked.
@@ -62,7 +62,7 @@ def packed(view: TreeView) -> bytes:
     head = msgspec.msgpack.encode(
         Head(
             view.space.to_json(),
-            pack_labels(view.string_codes),
+            pack_labels(view.label_codes),
             sorted(view.ball_axes),
             view.version,
             view.first,
@@ -104,7 +104,7 @@ def opened(path: Path) -> TreeView:
     space = Space.from_json(head.space)
     restore_labels(space, head.labels)
     return TreeView(
-        space.string_codes, Axes.of(space), exact, frozenset(head.ball_axes), Levels(levels), head.first, head.last,
+        space.label_codes, Axes.of(space), exact, frozenset(head.ball_axes), Levels(levels), head.first, head.last,
         head.version,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from thatch.errors import CallerError
 from thatch.region.box_sets import Boxes
 from thatch.region.region import Region
 from thatch.space.axis import Coordinates
-from thatch.space.labels import StringCodes
+from thatch.space.labels import LabelCodes
 from thatch.space.space import Space
 
 Numbers = NDArray[np.int64]
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class View:
-    """The regions of one moment. Points and columns are coordinates under `string_codes`."""
+    """The regions of one moment. Points and columns are coordinates under `label_codes`."""
 
-    string_codes: StringCodes
+    label_codes: LabelCodes
 
     def match_point(self, point: Sequence[int]) -> list[int]:
         """The numbers of the regions that hold a point, ascending."""
@@ -61,7 +61,7 @@ class Matcher:
         raise NotImplementedError
 
     def view(self) -> View:
-        """What is there now, in coordinates under the space's present string codes."""
+        """What is there now, in coordinates under the space's present label codes."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -91,12 +91,12 @@ class Matcher:
         return self.read(lambda view: view.meeting(region))
 
     def read(self, ask: Callable[[View], T]) -> T:
-        """The answer of a present view. Strings may be recoded between taking the view and encoding the event:
+        """The answer of a present view. An axis may be recoded between taking the view and encoding the event:
         then once more. The view comes first: an event encoded before a new string was cut would miss it."""
         while True:
             view = self.view()
             answer = ask(view)
-            if self.space.is_current(view.string_codes):
+            if self.space.is_current(view.label_codes):
                 return answer
 
     def check_new(self, numbers: Sequence[int] | Numbers) -> None:

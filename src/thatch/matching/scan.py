@@ -19,7 +19,7 @@ from thatch.space.space import Space
 
 class ScanView(View):
     def __init__(self, space: Space, regions: dict[int, Region]) -> None:
-        self.space, self.string_codes = space, space.string_codes
+        self.space, self.label_codes = space, space.label_codes
         self.regions = regions
 
     def match_point(self, point: Sequence[int]) -> list[int]:

@@ -93,13 +93,13 @@ class EventSample:
 
     def __init__(self, events: Any, space: Space) -> None:
         self._events, self._space = events, space
-        self._string_codes = space.string_codes
+        self._label_codes = space.label_codes
         self._columns = space.encode_batch(events)
 
     def bits(self, region: Region) -> int:
         """Which events are in a region, as a set of bits."""
-        if not self._space.is_current(self._string_codes):
-            self._string_codes = self._space.string_codes
+        if not self._space.is_current(self._label_codes):
+            self._label_codes = self._space.label_codes
             self._columns = self._space.encode_batch(self._events)
         return int.from_bytes(np.packbits(region.contains_points(self._columns)).tobytes(), "big")
 

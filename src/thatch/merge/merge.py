@@ -151,7 +151,7 @@ class MergeSet:
 
     def _start(self) -> None:
         """Begin again without what is known by coordinates."""
-        self._string_codes = self.space.string_codes
+        self._label_codes = self.space.label_codes
         self._shapes: dict[tuple[Term, ...], MergeShape] = {}
         self._pairs = Pairs(self.space)
         self._at: dict[int, MergeGroup] = {}  # by slot
@@ -294,8 +294,8 @@ class MergeSet:
         return self._originating(group, loose)
 
     def _align(self) -> None:
-        """Rebuild what is known by coordinates if strings were recoded."""
-        if self.space.is_current(self._string_codes):
+        """Rebuild what is known by coordinates if an axis was recoded."""
+        if self.space.is_current(self._label_codes):
             return
         shapes, passes = list(self._shapes.values()), self._pairs.passes
         self._start()
@@ -424,7 +424,7 @@ class MergeSet:
         self.tries += 1
         one, two = group.root, other.root
         mine, theirs = one.region.terms, two.region.terms
-        union = Region(self.space, [*mine, *theirs], self._string_codes)
+        union = Region(self.space, [*mine, *theirs], self._label_codes)
         if len(union.terms) > max(len(mine), len(theirs)) or not self._has_room(union.terms, mine, theirs):
             return None
         added = one.added + two.added  # what it adds, one of the two adds
@@ -457,7 +457,7 @@ class MergeSet:
             if self._sample is None:
                 added = added_share(group.root, other.root, bound)
             else:
-                added = self._added_events(group.root, other.root, Region(self.space, [bound.term], self._string_codes))
+                added = self._added_events(group.root, other.root, Region(self.space, [bound.term], self._label_codes))
                 cost = (1 - 1 / (1 + added)) + cost * 1e-9  # volume decides among those that add as many events
             if added <= self.budget and self._has_room([bound.term], mine, theirs):
                 group.partners.append((cost, other, bound, added))
@@ -483,7 +483,7 @@ class MergeSet:
                 heappush(heap, (group.partners[-1][0], group.root.leaves, group.number, group))
             else:
                 _, other, bound, added = group.partners[-1]
-                return group, other, Region(self.space, [bound.term], self._string_codes), added
+                return group, other, Region(self.space, [bound.term], self._label_codes), added
         return None
 
     def _added_events(self, one: MergeNode, other: MergeNode, region: Region) -> float:

@@ -1,7 +1,7 @@
 """Messages as bytes: MessagePack, by msgspec. Frames on the wire are made of them, and events in the store are.
 
-Values of events keep their types: what MessagePack does not have (decimals, dates, times without a zone) is written as
-text, and read back as the type of the attribute that it belongs to.
+Values of events keep their types: what MessagePack does not have (decimals, dates, times without a zone, ints of more
+than 64 bits) is written as text, and read back as the type of the attribute that it belongs to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from thatch.protocol.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from thatch.space.axis import DateAxis, DecimalAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.axis import DateAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.decimals import DecimalAxis
 from thatch.space.json_values import readable
 from thatch.space.space import Space
 
@@ -65,7 +66,21 @@ _records = msgspec.msgpack.Decoder(tuple[Record, ...])
 
 
 def encode(message: Message) -> bytes:
-    return _encoder.encode(message)
+    try:
+        return _encoder.encode(message)
+    except OverflowError:  # an int beyond the 64 bits of MessagePack, which a decimal attribute may have
+        return _encoder.encode(_without_long_ints(message))
+
+
+def _without_long_ints(message: Message) -> Message:
+    if isinstance(message, Publish):
+        event = {
+            name: Decimal(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
+            for name, value in message.event.items()
+        }
+        return msgspec.structs.replace(message, event=event)
+    held = getattr(message, "event", None)
+    return msgspec.structs.replace(message, event=_without_long_ints(held)) if isinstance(held, Publish) else message
 
 
 def encode_records(records: tuple[Record, ...]) -> bytes:

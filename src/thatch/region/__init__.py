@@ -6,7 +6,7 @@ In reading order:
     boxes      Numba kernels on flat arrays of boxes and on columns of coordinates
     ball       points within a radius of a centre, bounded with proved rounding
     term       a product of interval sets and balls; the normal form of a union of terms
-    recoding   coordinates that follow when strings are recoded
+    recoding   coordinates that follow when an axis is recoded
     region     `Region`: contains, intersect, unite, subtract, count
     identity   a key that equal regions have
     widths     how wide a side is by its values

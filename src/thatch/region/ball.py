@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from thatch.region.intervals import EMPTY, Intervals
-from thatch.space.axis import DecimalAxis
+from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 

@@ -17,8 +17,8 @@ from thatch.errors import CallerError, EventError, shown
 from thatch.region.region import Region
 from thatch.region.term import boxes_to_terms
 from thatch.space.attribute import Attribute, arrow_column, is_not_a_time
-from thatch.space.axis import Axis, Coordinates, EnumAxis, StringAxis
-from thatch.space.labels import StringCodes
+from thatch.space.axis import Axis, Coordinates, EnumAxis, LabelledAxis
+from thatch.space.labels import LabelCodes
 from thatch.space.space import Space
 
 Columns = Mapping[str, Any]
@@ -28,7 +28,7 @@ class TypedBoxes(NamedTuple):
     low: Coordinates  # [rows, d]
     high: Coordinates
     full: NDArray[np.bool_]  # which rows are not empty; those that are hold whatever
-    string_codes: StringCodes
+    label_codes: LabelCodes
 
 
 def boxes_of_columns(low: Columns, high: Columns, rows: int, space: Space) -> TypedBoxes:
@@ -52,7 +52,7 @@ def regions_of_boxes(boxes: TypedBoxes, space: Space) -> list[Region]:
     nothing, regions = Region.nothing(space), []
     terms = boxes_to_terms(boxes.low, boxes.high, space)
     for term, held in zip(terms, boxes.full.tolist(), strict=True):
-        regions.append(Region(space, [term], boxes.string_codes) if held else nothing)
+        regions.append(Region(space, [term], boxes.label_codes) if held else nothing)
     return regions
 
 
@@ -86,8 +86,8 @@ def _bound(attribute: Attribute, column: Any, rows: int, upper: bool) -> tuple[C
     """Coordinates, perhaps beyond the domain but not beyond the type, and which rows are null."""
     if column is None:
         return np.zeros(rows, np.int64), np.ones(rows, np.bool_)
-    if isinstance(attribute.axis, StringAxis):
-        return _of_strings(attribute, column, upper)
+    if isinstance(attribute.axis, LabelledAxis):
+        return _of_labelled(attribute, attribute.axis, column, upper)
     fast = _encoded_at_once(attribute.axis, column)
     if fast is not None:
         return fast
@@ -125,17 +125,22 @@ def _encoded(attribute: Attribute, row: int, value: Any) -> int:
     return coordinate
 
 
-def _of_strings(attribute: Attribute, column: Any, upper: bool) -> tuple[Coordinates, NDArray[np.bool_]]:
-    axis = attribute.axis
-    assert isinstance(axis, StringAxis)
+def _of_labelled(
+    attribute: Attribute, axis: LabelledAxis, column: Any, upper: bool
+) -> tuple[Coordinates, NDArray[np.bool_]]:
     values = listed(column)
+    edges, edge_of = dict[int, str | None](), axis.edge_after if upper else axis.edge
     for row, value in enumerate(values):
         if value is not None:
-            _encoded(attribute, row, value)  # refuses what is no string
-    texts = [value if value is None or not upper else value + "\0" for value in values]
-    labels = axis.cut_many([text for text in texts if text is not None])
-    cuts = [0 if text is None else (labels.cut(text) or 0) - upper for text in texts]
-    return np.array(cuts, np.int64), np.array([text is None for text in texts], np.bool_)
+            try:
+                edges[row] = edge_of(value)
+            except ValueError as error:
+                raise EventError(attribute.name, value, str(error), row) from None
+    labels = axis.cut_many(edges.values())
+    coordinates, null = np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
+    for row, edge in edges.items():
+        coordinates[row], null[row] = (axis.last + 1 if edge is None else labels.of(edge)) - upper, False
+    return coordinates, null
 
 
 def _of_enum(attribute: Attribute, low: Any, high: Any, rows: int) -> tuple[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""A key that equal regions have, whatever labels their spaces have given to strings."""
+"""A key that equal regions have, whatever labels their spaces have given out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from thatch.region.intervals import Intervals
 from thatch.region.region import Region
 from thatch.space.attribute import Attribute
-from thatch.space.axis import StringAxis
+from thatch.space.axis import LabelledAxis
 
 
 def region_key(region: Region) -> bytes:
@@ -32,9 +32,9 @@ def region_key(region: Region) -> bytes:
 
 
 def _ends(sides: Intervals, attribute: Attribute) -> Any:
-    """The ends of intervals: of strings, the cuts before and after, since labels depend on what a space has met."""
+    """The ends of intervals; of labels the cuts before and after, since labels depend on what a space has met."""
     ends = sides.to_numpy()
-    if not isinstance(attribute.axis, StringAxis):
+    if not isinstance(attribute.axis, LabelledAxis):
         return ends.tobytes()
     axis = attribute.axis
     cuts: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Regions and the labels of strings as bytes, and back: what snapshots, images and Spark's workers exchange."""
+"""Regions and the labels of attributes as bytes, and back: what snapshots, images and Spark's workers exchange."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from thatch.region.ball import Ball
 from thatch.region.intervals import Intervals
 from thatch.region.region import Region
 from thatch.region.term import Term
-from thatch.space.labels import Labels, StringCodes
+from thatch.space.labels import LabelCodes
 from thatch.space.space import Space
 
 
@@ -35,20 +35,20 @@ class Regions(msgspec.Struct, forbid_unknown_fields=True):
     radii: bytes  # float64 [balls]
 
 
-PackedLabels = list[tuple[list[str], bytes]]  # of each string attribute: cuts, and their labels as int64
+PackedLabels = list[tuple[list[str], bytes]]  # of each labelled attribute: cuts, and their labels as int64
 
 
-def pack_labels(codes: StringCodes) -> PackedLabels:
-    """What the coordinates of strings mean, as plain values."""
+def pack_labels(codes: LabelCodes) -> PackedLabels:
+    """What labels mean, as plain values."""
     pairs = [labels.to_pairs() for labels in codes]
     return [(cuts, pack_ints(numbers)) for cuts, numbers in pairs]
 
 
 def restore_labels(space: Space, packed: PackedLabels) -> None:
-    """Give the strings of a space that nobody has used yet the labels that `pack_labels` wrote. Labels that do not fit
-    are a ValueError."""
-    for axis, (cuts, numbers) in zip(space.string_axes, packed, strict=True):
-        axis.labels = Labels.of_pairs(cuts, unpack_ints(numbers).tolist())
+    """Give the labelled attributes of a space that nobody has used yet the labels that `pack_labels` wrote. Labels that
+    do not fit are a ValueError."""
+    for axis, (cuts, numbers) in zip(space.labelled_axes, packed, strict=True):
+        axis.restore(cuts, unpack_ints(numbers).tolist())
 
 
 def pack_regions(regions: Sequence[Sequence[Term]]) -> Regions:
@@ -100,9 +100,9 @@ def _unpacked(packed: Regions, space: Space) -> list[Region]:
         for radius, (a, b) in zip(radii.tolist(), ball_runs, strict=True)
     ]
     terms = [Term(tuple(sides[a:b]), tuple(balls[c:d])) for (a, b), (c, d) in zip(term_sides, term_balls, strict=True)]
-    string_codes = space.string_codes
+    label_codes = space.label_codes
     regions = unpack_runs(packed.terms_at, len(terms))
-    return [Region.restored(space, tuple(terms[a:b]), string_codes) for a, b in regions]
+    return [Region.restored(space, tuple(terms[a:b]), label_codes) for a, b in regions]
 
 
 def unpack_runs(starts: bytes, size: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Coordinates that follow when strings are recoded: old labels are read as strings and labelled again."""
+"""Coordinates that follow when an axis is recoded: old labels are read as cuts and labelled again."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from thatch.region.intervals import Intervals
 from thatch.region.term import Term
-from thatch.space.axis import StringAxis
-from thatch.space.labels import LAST, Labels, StringCodes
+from thatch.space.axis import LabelledAxis
+from thatch.space.labels import LAST, LabelCodes, Labels
 from thatch.space.space import Space
 
 
-def recode_point(point: Sequence[int], space: Space, old: StringCodes) -> tuple[tuple[int, ...], StringCodes]:
-    """A point that was found under older string codes, under the present ones, and these."""
-    labels = dict(zip(space.string_indices, old, strict=True))
+def recode_point(point: Sequence[int], space: Space, old: LabelCodes) -> tuple[tuple[int, ...], LabelCodes]:
+    """A point that was found under older label codes, under the present ones, and these."""
+    labels = dict(zip(space.labelled_indices, old, strict=True))
 
     def recoded() -> tuple[int, ...]:
         moved = []
         for index, coordinate in enumerate(point):
             axis = space.attributes[index].axis
-            if isinstance(axis, StringAxis) and coordinate >= axis.first:
+            if isinstance(axis, LabelledAxis) and coordinate >= axis.first:
                 coordinate = axis.labels.of(labels[index].cut_at(coordinate))
             moved.append(coordinate)
         return tuple(moved)
@@ -27,10 +27,10 @@ def recode_point(point: Sequence[int], space: Space, old: StringCodes) -> tuple[
     return space.stable(recoded)
 
 
-def recode_terms(terms: Sequence[Term], space: Space, old: StringCodes) -> tuple[tuple[Term, ...], StringCodes]:
-    """Terms under the present string codes of a space, and these codes. The terms are of this space under older codes,
+def recode_terms(terms: Sequence[Term], space: Space, old: LabelCodes) -> tuple[tuple[Term, ...], LabelCodes]:
+    """Terms under the present label codes of a space, and these codes. The terms are of this space under older codes,
     or of an equal space."""
-    labels_of = dict(zip(space.string_indices, old, strict=True))
+    labels_of = dict(zip(space.labelled_indices, old, strict=True))
     return space.stable(lambda: tuple(_recode_term(term, space, labels_of) for term in terms))
 
 
@@ -39,7 +39,7 @@ def _recode_term(term: Term, space: Space, labels_of: Mapping[int, Labels]) -> T
     for index, intervals in term.sides:
         axis = space.attributes[index].axis
         labels = labels_of.get(index)
-        if labels is not None and isinstance(axis, StringAxis):
+        if labels is not None and isinstance(axis, LabelledAxis):
             ends = []
             for low, high in intervals:
                 above = labels.next_cut(high) if high >= axis.first else ""

@@ -1,9 +1,8 @@
 """Regions: unions of terms. A term is a box with zero or more balls; a box side may be a set of intervals.
 
 A region is immutable and in normal form: no empty term, no term inside another one, no two terms that differ in one
-attribute only (their union is one term), terms sorted. Coordinates of strings mean something only under the string
-codes they were made with (labels.py); a region that finds newer ones recodes its own (recoding.py), so its typed bounds
-survive.
+attribute only (their union is one term), terms sorted. Labels mean something only under the codes that they were made
+with (labels.py); a region that finds newer ones recodes its own (recoding.py), so its typed bounds survive.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from thatch.region.term import (
     without_whole_sides,
 )
 from thatch.space.axis import Coordinates
-from thatch.space.labels import StringCodes
+from thatch.space.labels import LabelCodes
 from thatch.space.space import Space
 
 BOXES_CAP = 65_536
@@ -51,11 +50,11 @@ class Region:
 
     __slots__ = ("_state", "space")
 
-    def __init__(self, space: Space, terms: Iterable[Term], string_codes: StringCodes | None = None) -> None:
+    def __init__(self, space: Space, terms: Iterable[Term], label_codes: LabelCodes | None = None) -> None:
         self.space = space
-        if string_codes is None:
-            string_codes = space.string_codes
-        self._state = tuple(simplified(without_empty(terms, space), space)), string_codes
+        if label_codes is None:
+            label_codes = space.label_codes
+        self._state = tuple(simplified(without_empty(terms, space), space)), label_codes
 
     @classmethod
     def everything(cls, space: Space) -> Region:
@@ -66,15 +65,15 @@ class Region:
         return cls(space, [])
 
     @classmethod
-    def restored(cls, space: Space, terms: tuple[Term, ...], string_codes: StringCodes) -> Region:
+    def restored(cls, space: Space, terms: tuple[Term, ...], label_codes: LabelCodes) -> Region:
         """From the terms of a region, which are in normal form already."""
         region = cls.__new__(cls)
-        region.space, region._state = space, (terms, string_codes)
+        region.space, region._state = space, (terms, label_codes)
         return region
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms, in coordinates of the space's present string codes."""
+        """The terms, in coordinates of the space's present label codes."""
         terms, codes = self._state
         while not self.space.is_current(codes):
             moved, codes = recode_terms(terms, self.space, codes)
@@ -164,8 +163,8 @@ class Region:
             found |= mask
         return found
 
-    def _aligned(self, other: Region) -> tuple[tuple[Term, ...], tuple[Term, ...], StringCodes]:
-        """The terms of both under the same string codes, and these: reading those of an equal space may recode it."""
+    def _aligned(self, other: Region) -> tuple[tuple[Term, ...], tuple[Term, ...], LabelCodes]:
+        """The terms of both under the same label codes, and these: reading those of an equal space may recode it."""
         theirs_and_mine, codes = self.space.stable(lambda: (other.terms_in(self.space), self.terms))
         theirs, mine = theirs_and_mine
         return mine, theirs, codes
@@ -173,17 +172,17 @@ class Region:
     def __and__(self, other: Region) -> Region:
         if not isinstance(other, Region):
             return NotImplemented
-        mine, theirs, string_codes = self._aligned(other)
+        mine, theirs, label_codes = self._aligned(other)
         both = products(mine, theirs)
         if len(both) > BOXES_CAP:
             raise TooManyBoxes(len(both), BOXES_CAP)
-        return Region(self.space, both, string_codes)
+        return Region(self.space, both, label_codes)
 
     def __or__(self, other: Region) -> Region:
         if not isinstance(other, Region):
             return NotImplemented
-        mine, theirs, string_codes = self._aligned(other)
-        return Region(self.space, [*mine, *theirs], string_codes)
+        mine, theirs, label_codes = self._aligned(other)
+        return Region(self.space, [*mine, *theirs], label_codes)
 
     def __sub__(self, other: Region) -> Region:
         """The points of this region outside the other one, as disjoint terms if there are no overlaps here.
@@ -192,25 +191,25 @@ class Region:
         """
         if not isinstance(other, Region):
             return NotImplemented
-        mine, theirs, string_codes = self._aligned(other)
+        mine, theirs, label_codes = self._aligned(other)
         cuts = [cut for cut in theirs if any(terms_meet(term, cut, self.space) for term in mine)]
         if any(cut.balls for cut in cuts):
             raise CallerError("what lies outside a ball (`within`) is not a region of boxes and balls")
         plain = all(term.box_count() == 1 and not term.balls for term in [*mine, *cuts])
         if len(mine) * len(cuts) > KERNEL_PAIRS_MIN and plain:
-            return self._subtract_boxes(mine, cuts, string_codes)
+            return self._subtract_boxes(mine, cuts, label_codes)
         pieces = list(mine)
         for cut in cuts:
             pieces = [rest for piece in pieces for rest in subtract_term(piece, cut, self.space)]
-        return Region(self.space, pieces, string_codes)
+        return Region(self.space, pieces, label_codes)
 
-    def _subtract_boxes(self, mine: Sequence[Term], cuts: list[Term], string_codes: StringCodes) -> Region:
+    def _subtract_boxes(self, mine: Sequence[Term], cuts: list[Term], label_codes: LabelCodes) -> Region:
         from thatch.region.boxes import subtract
 
         done, low, high = subtract(*hulls(mine, self.space), *hulls(cuts, self.space), BOXES_CAP)
         if not done:
             raise TooManyBoxes(BOXES_CAP + 1, BOXES_CAP)
-        return Region(self.space, boxes_to_terms(low, high, self.space), string_codes)
+        return Region(self.space, boxes_to_terms(low, high, self.space), label_codes)
 
     def is_within(self, other: Region) -> bool:
         """Whether every point of this region is in the other one, decided by subtraction (no balls in the other)."""

@@ -118,7 +118,7 @@ class CountingMatcher(ScanMatcher):
         regions = self._regions  # each change puts another dict in place
         with self._lock:
             view = self._view
-            if view is None or view.regions is not regions or not self.space.is_current(view.string_codes):
+            if view is None or view.regions is not regions or not self.space.is_current(view.label_codes):
                 view = self._view = CountingView(self.space, regions)
             return view
 

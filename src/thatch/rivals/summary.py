@@ -46,7 +46,7 @@ class LinkSummary:
         self.space = space
         self._regions: dict[Any, Region] = {}
         self._ends: list[Ints] | None = None  # by attribute: low, high, low, high …, ascending; None if out of date
-        self._string_codes = space.string_codes
+        self._label_codes = space.label_codes
 
     def add(self, id: Any, region: Region) -> None:
         if id in self._regions:
@@ -67,8 +67,8 @@ class LinkSummary:
         return len(self._regions)
 
     def _summed(self) -> list[Ints]:
-        if self._ends is None or not self.space.is_current(self._string_codes):
-            self._string_codes = self.space.string_codes
+        if self._ends is None or not self.space.is_current(self._label_codes):
+            self._label_codes = self.space.label_codes
             self._ends = [self._summed_one(at) for at in range(len(self.space))]
         return self._ends
 
@@ -98,8 +98,10 @@ class LinkSummary:
         if at is None:
             raise CallerError(f"no attribute {name!r} in {self.space}")
         attribute, ends = self.space.attributes[at], self._summed()[at].tolist()
-        decoded = [None if end == attribute.null else attribute.axis.decode(end) for end in ends]
-        return list(zip(decoded[::2], decoded[1::2], strict=True))
+        axis, null = attribute.axis, attribute.null
+        lows = [None if low == null else axis.ends(low, low)[0] for low in ends[::2]]
+        highs = [None if high == null else axis.ends(high, high)[1] for high in ends[1::2]]
+        return list(zip(lows, highs, strict=True))
 
     @property
     def nbytes(self) -> int:

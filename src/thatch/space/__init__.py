@@ -3,9 +3,10 @@
 In reading order:
 
     times          dates and timestamps, read from text as Spark reads them
-    labels         integer labels for strings, given out as clauses mention them
+    labels         integer labels for strings and long decimals, given out as clauses mention them
     arrays         names for types of arrays; Numba kernels on one column of coordinates
     axis           attribute types: values to coordinates and back, one at a time and as Arrow arrays
+    decimals       decimals as attribute types
     floating       doubles and floats as attribute types
     attribute      a named axis with a domain and a place for NULL
     declaration    attributes from text and from JSON

@@ -61,16 +61,25 @@ class Attribute:
             raise SpaceError(f"attribute {name!r}: the domain of {axis.sql} is empty or beyond the type")
         if self.first < least:
             raise SpaceError(f"attribute {name!r}: a nullable int starts at {least}; make it `not null`")
-        self.has_own_domain = (self.first, self.last) != (least, axis.last)
+        self.has_own_domain = axis.is_narrowed or (self.first, self.last) != (least, axis.last)
         self.null = self.first - 1 if nullable else None
         self.low = self.first if self.null is None else self.null
+
+    @property
+    def domain(self) -> tuple[str, str]:
+        """The least and the greatest value, as a domain is written."""
+        return self.axis.ends_text(self.first, self.last)
 
     def extends(self, other: Attribute) -> bool:
         """Whether this is the other one, or an enum with more values at its end."""
         same = (self.path, self.nullable, self.first) == (other.path, other.nullable, other.first)
         if isinstance(self.axis, EnumAxis) and isinstance(other.axis, EnumAxis):
             return same and self.axis.values[: len(other.axis.values)] == other.axis.values
-        return same and (self.axis.sql, self.last) == (other.axis.sql, other.last)
+        return same and (self.axis.sql, self.last, self._own_domain) == (other.axis.sql, other.last, other._own_domain)
+
+    @property
+    def _own_domain(self) -> tuple[str, str] | None:
+        return self.domain if self.has_own_domain else None
 
     def encode(self, value: Any) -> int:
         """The coordinate of a value; None and MISSING are NULL."""
@@ -93,8 +102,7 @@ class Attribute:
         if coordinate == INT64_MIN and isinstance(self.axis, IntAxis) and not self.has_own_domain:
             return "is refused: NULL has its place in a nullable int; declare the attribute `not null`"
         if self.axis.has_domain:
-            domain = f"{self.axis.text(self.first)}..{self.axis.text(self.last)}"
-            return f"is outside the domain {domain} of {self.axis.sql}"
+            return f"is outside the domain {'..'.join(self.domain)} of {self.axis.sql}"
         return f"is outside {self.axis.sql}"
 
     def decode(self, coordinate: int) -> Any:
@@ -165,7 +173,7 @@ class Attribute:
         parts = [".".join(names), self.axis.sql] + ([] if self.nullable else ["not null"])
         if self.has_own_domain:
             quote = space_quoted if isinstance(self.axis, DateAxis | TimestampAxis | TimestampNtzAxis) else str
-            parts.append(f"{quote(self.axis.text(self.first))}..{quote(self.axis.text(self.last))}")
+            parts.append("..".join(map(quote, self.domain)))
         return " ".join(parts)
 
 

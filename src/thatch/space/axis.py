@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import InvalidOperation
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -41,6 +41,7 @@ class Axis:
     first: int
     last: int
     has_domain = True  # may be narrowed, as in `0..1000`
+    is_narrowed = False  # whether the axis itself ends where a domain does
 
     def encode(self, value: Any) -> int:
         """The coordinate of a value; ValueError with the broken rule, to be read after the value."""
@@ -69,6 +70,22 @@ class Axis:
     def text(self, coordinate: int) -> str:
         """The inverse of `parse`."""
         return str(self.decode(coordinate))
+
+    def read(self, text: str) -> Any:
+        """The value that a text stands for, written as in a domain."""
+        return self.decode(self.parse(text))
+
+    def ends(self, low: int, high: int) -> tuple[Any, Any]:
+        """The least and the greatest value of a closed interval."""
+        return self.decode(low), self.decode(high)
+
+    def ends_text(self, low: int, high: int) -> tuple[str, str]:
+        """`ends` as texts that `parse` reads."""
+        return self.text(low), self.text(high)
+
+    def ends_sql(self, low: int, high: int) -> tuple[str, str]:
+        """`ends` as literals of Spark SQL."""
+        return self.sql_literal(low), self.sql_literal(high)
 
     def double(self, coordinate: int) -> float:
         """What Spark's cast to double makes of a value; correctly rounded (for `within`)."""
@@ -138,82 +155,6 @@ class IntAxis(Axis):
 
     def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
         return coordinates.astype(np.float64)
-
-    @property
-    def is_number(self) -> bool:
-        return True
-
-
-class DecimalAxis(Axis):
-    def __init__(self, precision: int, scale: int) -> None:
-        if not 1 <= precision <= 18 or not 0 <= scale <= precision:
-            raise ValueError(f"decimal({precision},{scale}) needs 1 to 18 digits and a scale from 0 to that number")
-        self.precision, self.scale = precision, scale
-        self.sql = f"decimal({precision},{scale})"
-        self.last = 10**precision - 1
-        self.first = -self.last
-
-    def encode(self, value: Any) -> int:
-        number = value if isinstance(value, Decimal) else Decimal(integer_of(value, "a Decimal or an int"))
-        if not number.is_finite():
-            raise ValueError(f"is not a {self.sql}: it has no finite value")
-        sign, digits, exponent = number.as_tuple()
-        assert isinstance(exponent, int)
-        shift = exponent + self.scale
-        if not any(digits):
-            return 0
-        if len(digits) + shift > self.precision:
-            raise ValueError(f"has more than the {self.precision} digits of {self.sql}")
-        if shift < -len(digits):
-            raise ValueError(f"has more than the {self.scale} decimal places of {self.sql}")
-        unscaled = int("".join(map(str, digits)))
-        if shift < 0:
-            unscaled, rest = divmod(unscaled, 10**-shift)
-            if rest:
-                raise ValueError(f"has more than the {self.scale} decimal places of {self.sql}")
-        else:
-            unscaled *= 10**shift
-        return -unscaled if sign else unscaled
-
-    def decode(self, coordinate: int) -> Decimal:
-        return Decimal(int(coordinate)).scaleb(-self.scale)
-
-    def encode_array(self, array: pa.Array) -> Coordinates | None:
-        import pyarrow as pa
-
-        if not (pa.types.is_decimal128(array.type) or pa.types.is_integer(array.type)):
-            return None
-        if pa.types.is_integer(array.type):
-            array = array.cast(pa.decimal128(20, 0))
-        if array.type != pa.decimal128(array.type.precision, self.scale):
-            array = array.cast(pa.decimal128(38, self.scale))  # raises where places would be lost
-        exact = array.fill_null(Decimal(0)) if array.null_count else array
-        words = np.frombuffer(exact.buffers()[1], np.int64)[2 * exact.offset : 2 * (exact.offset + len(exact))]
-        low, high = words[0::2], words[1::2]  # 16 bytes, little end first
-        return low.copy() if bool((high == low >> 63).all()) else None
-
-    def width(self, low: int, high: int) -> float:
-        return (high - low + 1) / 10**self.scale
-
-    def sql_literal(self, coordinate: int) -> str:
-        return self.text(coordinate)
-
-    def parse(self, text: str) -> int:
-        return self.encode(parsed(Decimal, text, "a decimal"))
-
-    def text(self, coordinate: int) -> str:
-        return f"{self.decode(coordinate):f}"
-
-    def double(self, coordinate: int) -> float:
-        return coordinate / 10**self.scale
-
-    def to_double(self, coordinates: Coordinates) -> NDArray[np.float64]:
-        # Correctly rounded, as Spark's BigDecimal.doubleValue: one division rounds once while both operands are
-        # exact doubles; beyond 2^53 Python's integer division, which rounds once too, takes over.
-        doubles = coordinates / float(10**self.scale)
-        for row in np.flatnonzero(np.abs(coordinates) > 2**53):
-            doubles[row] = self.double(int(coordinates[row]))
-        return doubles
 
     @property
     def is_number(self) -> bool:
@@ -382,14 +323,75 @@ class EnumAxis(Axis):
         return quoted(self.values[coordinate])
 
 
-class StringAxis(Axis):
-    """Strings by UTF-8 bytes. Coordinates are labels of gaps between the strings mentioned so far (labels.py)."""
+class LabelledAxis(Axis):
+    """An axis with more values than int64 has. Coordinates are labels of gaps between the values mentioned so far
+    (labels.py).
 
-    sql, first, last, has_domain = "string", FIRST, LAST, False
+    Each value has a *key*, a text; keys have the order of the values, and that of the least value is ''. An *edge* is
+    where the values from some one on begin: the key of the first of them, or None if there is none.
+    """
+
+    first, last = FIRST, LAST
 
     def __init__(self) -> None:
         self.labels = Labels()
         self._lock = threading.Lock()
+
+    def edge(self, value: Any) -> str | None:
+        """Where the values from this one on begin; ValueError if it is not of the type."""
+        raise NotImplementedError
+
+    def edge_after(self, value: Any) -> str | None:
+        """Where the values above this one begin."""
+        raise NotImplementedError
+
+    def after(self, key: str) -> str | None:
+        """The key of the next value; None if there is none."""
+        raise NotImplementedError
+
+    def sizes(self, low: Coordinates, high: Coordinates) -> NDArray[np.float64]:
+        """`size` of many intervals."""
+        raise NotImplementedError
+
+    def size(self, low: int, high: int) -> float:
+        """How many values a closed interval is taken for, where its size is compared with others."""
+        raise NotImplementedError
+
+    def cut(self, edge: str | None) -> int:
+        """The least coordinate whose values are all behind an edge. Recodes the axis if there is no room."""
+        if edge is None:
+            return self.last + 1
+        label = self.labels.cut(edge)
+        while label is None:
+            label = self.cut_many([edge]).cut(edge)
+        return label
+
+    def cut_many(self, edges: Iterable[str | None]) -> Labels:
+        """Cut at many edges at once. The labels that have them all, which may be new ones."""
+        labels, keys = self.labels, [edge for edge in edges if edge is not None]
+        if labels.cut_many(keys):
+            return labels
+        with self._lock:  # one thread at a time: two new sets of labels would each lack the other's cuts
+            self.labels = self.labels.recoded(keys)
+            return self.labels
+
+    def spans(self, edges: Sequence[tuple[str | None, str | None]]) -> list[tuple[int, int]]:
+        """The intervals from one edge to another, cut at once."""
+        return self.cut_many([edge for pair in edges for edge in pair]).spans(edges)
+
+    def singles(self) -> tuple[Coordinates, Coordinates]:
+        """The first and the last label of every value that is cut before and after, ascending. O(n)."""
+        return self.labels.singles(self.after)
+
+    def restore(self, cuts: list[str], labels: list[int]) -> None:
+        """Take over cuts and their labels; a ValueError if they are none of this axis."""
+        self.labels = Labels.of_pairs(cuts, labels)
+
+
+class StringAxis(LabelledAxis):
+    """Strings by UTF-8 bytes. A string is its own key, and the next one is the same with NUL at its end."""
+
+    sql, has_domain = "string", False
 
     def encode(self, value: Any) -> int:
         return self.labels.of(_text(value))
@@ -400,25 +402,26 @@ class StringAxis(Axis):
     def encode_array(self, array: pa.Array) -> Coordinates | None:
         return _by_distinct_value(array, lambda texts: [self.labels.of(text) for text in texts])
 
-    def cut(self, text: str) -> int:
-        """The least coordinate whose strings are all >= text. Recodes the axis if there is no room."""
-        label = self.labels.cut(text)
-        while label is None:
-            label = self.cut_many([text]).cut(text)
-        return label
+    def edge(self, value: Any) -> str:
+        return _text(value)
 
-    def cut_many(self, texts: Sequence[str]) -> Labels:
-        """Cut at many strings at once. The labels that have them all, which may be new ones."""
-        labels = self.labels
-        if labels.cut_many(texts):
-            return labels
-        with self._lock:  # one thread at a time: two new sets of labels would each lack the other's cuts
-            self.labels = self.labels.recoded(texts)
-            return self.labels
+    def edge_after(self, value: Any) -> str:
+        return self.after(_text(value))
 
-    def width(self, low: int, high: int) -> float:
+    def after(self, key: str) -> str:
+        return key + "\0"
+
+    def sizes(self, low: Coordinates, high: Coordinates) -> NDArray[np.float64]:
+        labels = np.array(self.labels.to_pairs()[1], np.int64)
+        gaps = np.searchsorted(labels, high, "right") - np.searchsorted(labels, low, "right") + 1
+        return gaps.astype(np.float64)
+
+    def size(self, low: int, high: int) -> float:
         """One for each string or gap between strings that subscriptions tell apart."""
         return float(self.labels.gaps_between(low, high))
+
+    def width(self, low: int, high: int) -> float:
+        return self.size(low, high)
 
     def sql_literal(self, coordinate: int) -> str:
         return quoted(self.labels.cut_at(coordinate))

@@ -14,13 +14,13 @@ from thatch.space.axis import (
     Axis,
     BoolAxis,
     DateAxis,
-    DecimalAxis,
     EnumAxis,
     IntAxis,
     StringAxis,
     TimestampAxis,
     TimestampNtzAxis,
 )
+from thatch.space.decimals import LongDecimalAxis, decimal_axis
 from thatch.space.floating import DoubleAxis, FloatAxis
 
 
@@ -68,12 +68,18 @@ def _with_domain(
     name: str, axis: Axis, nullable: bool, low: Any, high: Any, path: tuple[str, ...] | None = None
 ) -> Attribute:
     """An attribute whose domain is given as text; None leaves that side open."""
+    read = axis.unscaled_of_text if isinstance(axis, LongDecimalAxis) else axis.parse
     ends = []
     for text in (low, high):
         try:
-            ends.append(None if text is None else axis.parse(str(text)))
+            ends.append(None if text is None else read(str(text)))
         except ValueError as error:
             raise SpaceError(f"attribute {name!r}: domain bound {shown(text)} {error}") from None
+    if isinstance(axis, LongDecimalAxis):  # coordinates of values move, so the axis itself ends where the domain does
+        try:
+            axis, ends = axis.narrowed(ends[0], ends[1]), [None, None]
+        except ValueError as error:
+            raise SpaceError(f"attribute {name!r}: {error}") from None
     return Attribute(name, axis, nullable, ends[0], ends[1], path)
 
 
@@ -175,7 +181,7 @@ class _Parser:
                 digits = self.listed("number")
                 if len(digits) != 2 or not all(each.isdecimal() for each in digits):
                     self.fail("decimal(precision, scale)")
-                return DecimalAxis(*map(int, digits))
+                return decimal_axis(*map(int, digits))
             if word == "enum":
                 return EnumAxis([_unquoted(each) for each in self.listed("text")])
         except ValueError as error:

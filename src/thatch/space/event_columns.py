@@ -12,13 +12,13 @@ from thatch.space.attribute import Attribute
 from thatch.space.axis import (
     BoolAxis,
     DateAxis,
-    DecimalAxis,
     EnumAxis,
     IntAxis,
     StringAxis,
     TimestampAxis,
     TimestampNtzAxis,
 )
+from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import DoubleAxis, FloatAxis
 from thatch.space.schemas import ColumnPath, SchemaColumn, columns_of
 from thatch.space.space import Space

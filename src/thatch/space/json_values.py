@@ -11,7 +11,8 @@ import msgspec
 
 from thatch.errors import CallerError, EventError
 from thatch.space.attribute import Attribute
-from thatch.space.axis import DateAxis, DecimalAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.axis import DateAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 
@@ -46,7 +47,7 @@ def _value(attribute: Attribute, value: Any) -> Any:
     axis = attribute.axis
     if isinstance(value, str) and isinstance(axis, WRITTEN):
         try:
-            return axis.decode(axis.parse(value))
+            return axis.read(value)
         except ValueError as error:
             raise EventError(attribute.name, value, str(error)) from None
     if isinstance(value, Decimal) and not isinstance(axis, DecimalAxis):

@@ -1,4 +1,4 @@
-"""Integer labels for strings, given out as boundaries become known.
+"""Integer labels for strings and other keys, given out as boundaries become known.
 
 The idea: cut the order of all strings (UTF-8 bytes, which is Python's and Spark's order) at every string that
 somebody mentioned. Between two neighbouring cuts lies a gap [cut, next cut): every string in it answers every
@@ -12,6 +12,9 @@ Each gap contains its own cut, so none is empty and every label stands for some 
 ['s', 's\\0'), since nothing sorts between a string and the string followed by NUL. An interval that was given out
 before a division stays right after it, because it holds whole runs.
 
+Other types of more values than integers have are labelled by keys, which are strings in the order of their values
+(axis.LabelledAxis). Then every cut is the key of a value, that of the least one being '', so no gap is empty either.
+
 This is the order-maintenance problem (Dietz & Sleator 1987). We want labels that never change while a holder
 uses them, so there is no local relabelling: a new cut is placed in proportion to its text between its neighbours,
 at least sqrt(gap) labels away from both. Random, ascending, descending and interleaved series all leave room for
@@ -24,7 +27,7 @@ Cost: a known string is one dict look-up; another one is a binary search, O(log 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import isqrt
 from operator import lt
 
@@ -37,7 +40,7 @@ LAST = 2**62 - 1
 
 
 class Labels:
-    """One set of labels for the cuts of a string axis.
+    """One set of labels for the cuts of an axis.
 
     >>> labels = Labels()
     >>> ibm = labels.cut("IBM")
@@ -87,16 +90,24 @@ class Labels:
                 return all(self._insert(value) is not None for value in new)
             return self._insert_runs(new)
 
-    def spans(self, values: Iterable[str]) -> list[tuple[int, int]]:
-        """The labels of each of these strings alone, which `cut_many` cut before and after. O(n)."""
+    def spans(self, pairs: Iterable[tuple[str | None, str | None]]) -> list[tuple[int, int]]:
+        """The labels from one cut to before another; None is behind the last label. `cut_many` has them all. O(n)."""
         label = self._label
-        return [(label[value], label[value + "\0"] - 1) for value in values]
+        return [
+            (LAST + 1 if start is None else label[start], LAST if stop is None else label[stop] - 1)
+            for start, stop in pairs
+        ]
 
-    def singles(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first and the last label of every string that is cut before and after, ascending. O(n)."""
+    def singles(self, after: Callable[[str], str | None]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first and the last label of every value that is cut before and after, ascending. `after` gives the next
+        key, None after that of the last value. O(n)."""
         with self._lock:
-            known = self._label
-            pairs = sorted((low, known[cut + "\0"] - 1) for cut, low in known.items() if cut + "\0" in known)
+            known, pairs = self._label, []
+            for cut, low in known.items():
+                above = after(cut)
+                if above is None or above in known:
+                    pairs.append((low, LAST if above is None else known[above] - 1))
+            pairs.sort()
         ends = np.array(pairs, np.int64).reshape(-1, 2)
         return np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
 
@@ -215,4 +226,4 @@ def _position(below: str, value: str, above: str | None) -> float:
     return min(max((weight(value) - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
 
-StringCodes = tuple[Labels, ...]  # of all string attributes of a space: what their coordinates mean
+LabelCodes = tuple[Labels, ...]  # of all labelled attributes of a space: what their coordinates mean

@@ -16,19 +16,19 @@ from thatch.space.axis import (
     Axis,
     BoolAxis,
     DateAxis,
-    DecimalAxis,
     IntAxis,
     StringAxis,
     TimestampAxis,
     TimestampNtzAxis,
 )
+from thatch.space.decimals import DIGITS_MAX, decimal_axis
 from thatch.space.floating import DoubleAxis, FloatAxis
 
 ColumnPath = tuple[str, ...]  # of a column: its name, and those of fields within it
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32}
 HINTS = {
-    "decimal": "decimals go to 18 digits: cast it to a narrower one",
+    "decimal": "decimals go to 38 digits: cast it to a narrower one",
     "string": "only the collation UTF8_BINARY is ordered by bytes",
     "struct": "name one of its fields, like {name}.{field}",
 }
@@ -106,7 +106,7 @@ def _axis(kind: str, zone: ZoneInfo) -> Axis | None:
     decimal = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
     if decimal is not None:
         precision, scale = int(decimal[1]), int(decimal[2])
-        return DecimalAxis(precision, scale) if precision <= 18 else None
+        return decimal_axis(precision, scale) if precision <= DIGITS_MAX else None
     plain: dict[str, Axis] = {
         "bigint": IntAxis(),
         "boolean": BoolAxis(),

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from thatch.errors import EventError, SpaceError
 from thatch.space.attribute import MISSING, Attribute
-from thatch.space.axis import Coordinates, StringAxis
+from thatch.space.axis import Coordinates, LabelledAxis
 from thatch.space.declaration import attributes_of_json, parse_attributes, time_zone_named
-from thatch.space.labels import StringCodes
+from thatch.space.labels import LabelCodes
 from thatch.space.schemas import ColumnPath, attributes_of_schema, columns_of
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class Space:
                 )
         self._names = tuple(attribute.name for attribute in attributes)
         self.names = frozenset(self._names)
-        self.string_indices = tuple(i for i, a in enumerate(attributes) if isinstance(a.axis, StringAxis))
-        self.string_axes = tuple(a.axis for a in attributes if isinstance(a.axis, StringAxis))
-        self._string_codes: StringCodes = tuple(axis.labels for axis in self.string_axes)
+        self.labelled_indices = tuple(i for i, a in enumerate(attributes) if isinstance(a.axis, LabelledAxis))
+        self.labelled_axes = tuple(a.axis for a in attributes if isinstance(a.axis, LabelledAxis))
+        self._label_codes: LabelCodes = tuple(axis.labels for axis in self.labelled_axes)
         self._plans: dict[str, Any] = {}  # of clause shapes, filled by `where`
         self.other_columns: tuple[str, ...] = ()  # of the table that this was inferred from: for error messages
         self._nested: dict[str, list[int]] = {}  # attributes within a column, by its name
@@ -125,7 +125,7 @@ class Space:
                         "name": a.name,
                         "type": a.axis.sql,
                         "nullable": a.nullable,
-                        "domain": [a.axis.text(a.first), a.axis.text(a.last)] if a.has_own_domain else None,
+                        "domain": a.domain if a.has_own_domain else None,
                         **({"path": a.path} if len(a.path) > 1 else {}),
                     }
                     for a in self.attributes
@@ -188,7 +188,8 @@ class Space:
         return [attribute.encode(event.get(attribute.name, MISSING)) for attribute in self.attributes]
 
     def decode(self, point: Any) -> dict[str, Any]:
-        """An event at a point. For a string between those that clauses mention, one of its gap is made up."""
+        """An event at a point. For a string or a long decimal between those that clauses mention, one of its
+        gap is made up."""
         if len(point) != len(self.attributes):
             raise SpaceError(f"a point of this space has {len(self.attributes)} coordinates, not {len(point)}")
         return {a.name: a.decode(int(c)) for a, c in zip(self.attributes, point, strict=True)}
@@ -262,27 +263,28 @@ class Space:
             yield key, value
 
     @property
-    def string_codes(self) -> StringCodes:
-        """What the coordinates of strings mean now. They change when strings are recoded (labels.py)."""
-        current = self._string_codes
-        if not current:  # most spaces have no strings, and this is asked for every region that is looked at
+    def label_codes(self) -> LabelCodes:
+        """What the coordinates of labelled attributes (strings, long decimals) mean now. They change when an axis is
+        recoded (labels.py)."""
+        current = self._label_codes
+        if not current:  # many spaces have no labels, and this is asked for every region that is looked at
             return current
-        for axis, labels in zip(self.string_axes, current, strict=True):
+        for axis, labels in zip(self.labelled_axes, current, strict=True):
             if axis.labels is not labels:
-                self._string_codes = tuple(axis.labels for axis in self.string_axes)
-                return self._string_codes
+                self._label_codes = tuple(axis.labels for axis in self.labelled_axes)
+                return self._label_codes
         return current
 
-    def is_current(self, codes: StringCodes) -> bool:
+    def is_current(self, codes: LabelCodes) -> bool:
         """Whether coordinates under these codes still mean what they meant. If not, their holder rebuilds them from
         typed bounds."""
-        return not codes or codes is self.string_codes  # without strings nothing is ever recoded
+        return not codes or codes is self.label_codes  # without labels nothing is ever recoded
 
-    def stable(self, compute: Callable[[], T]) -> tuple[T, StringCodes]:
-        """What `compute` returns under one set of string codes, and these codes. It is called again if strings were
+    def stable(self, compute: Callable[[], T]) -> tuple[T, LabelCodes]:
+        """What `compute` returns under one set of label codes, and these codes. It is called again if an axis was
         recoded on the way, by itself or by another thread."""
         while True:
-            codes = self.string_codes
+            codes = self.label_codes
             result = compute()
             if self.is_current(codes):
                 return result, codes

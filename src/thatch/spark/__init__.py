@@ -8,7 +8,7 @@ In reading order:
     failures  `translated_errors`: errors raised on executors, as our own types
     clauses   clauses parsed by Spark's workers: to regions for the driver, or to what is wrong with them
     inferred  the space of subscriptions over a DataFrame of events
-    encoded   subscriptions as rows of boxes in coordinates, with one set of string codes
+    encoded   subscriptions as rows of boxes in coordinates, with one set of label codes
     matching  `match`, `explain`: three strategies with one result
     reducing  `reduce`, `audit`: which subscriptions are redundant, and which ones prove it
     learning  `learn`: what events and subscriptions look like

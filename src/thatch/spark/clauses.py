@@ -1,7 +1,7 @@
 """Clauses, parsed by Spark's workers: to regions for the driver, or to what is wrong with them.
 
-Coordinates of strings mean something only with their labels, so each batch travels as regions with the labels that
-they were made with, and is read again in the space of the index.
+Labels mean something only with their cuts, so each batch travels as regions with the labels that they were
+made with, and is read again in the space of the index.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class PackClauses:
             packed = Packed(
                 stream_of(ids),
                 pack_regions([region.terms for region in regions]),
-                pack_labels(space.string_codes),
+                pack_labels(space.label_codes),
                 wrong,
             )
             yield pa.record_batch({"packed": pa.array([msgspec.msgpack.encode(packed)], pa.binary())})
@@ -112,8 +112,8 @@ class PackClauses:
 def unpacked(rows: Sequence[bytes], space: Space) -> tuple[list[pa.Array], list[Region], list[Wrong]]:
     """On the driver: ids and regions in this space, and the clauses that are wrong."""
     batches = [msgspec.msgpack.decode(row, type=Packed) for row in rows]
-    strings = space.string_axes
-    for position, axis in enumerate(strings):  # all at once: one by one they would be recoded again and again
+    labelled = space.labelled_axes
+    for position, axis in enumerate(labelled):  # all at once: one by one they would be recoded again and again
         axis.cut_many([cut for batch in batches for cut in batch.labels[position][0]])
     ids, regions, wrong = [], [], []
     for batch in batches:
@@ -121,7 +121,7 @@ def unpacked(rows: Sequence[bytes], space: Space) -> tuple[list[pa.Array], list[
         restore_labels(own, batch.labels)
         ids.append(array_of(batch.ids))
         known = unpack_regions(batch.regions, own)
-        regions += [region.in_space(space) for region in known] if strings else known
+        regions += [region.in_space(space) for region in known] if labelled else known
         wrong += batch.wrong
     return ids, regions, wrong
 

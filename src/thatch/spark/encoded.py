@@ -3,9 +3,9 @@
 Boxes travel as bytes: the low ends of one, its high ends, those of the next, each an int64. What boxes cannot say
 (balls, sets too large to expand) travels as a region, together with the boxes around it.
 
-Coordinates of strings mean something only with their labels, and rows of different workers meet. So where the space
-has strings, those that subscriptions mention are gathered first, numbered on the driver, and sent to every worker: the
-driver holds the strings, never the subscriptions.
+Labels mean something only with their cuts, and rows of different workers meet. So where the space has labelled
+attributes (strings, long decimals), the cuts that subscriptions make are gathered first, numbered on the driver, and
+sent to every worker: the driver holds the cuts, never the subscriptions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Source:
     high: list[int] = field(default_factory=list)
     has_clauses: bool = True
     skip: bool = False
-    cuts: Any = None  # a broadcast of `PackedLabels`; None: each batch labels its own strings
+    cuts: Any = None  # a broadcast of `PackedLabels`; None: each batch makes its own cuts
 
     def new_space(self) -> Space:
         space = Space.from_json(self.space)
@@ -124,7 +124,7 @@ def source_of(subscriptions: SubscriptionFrame, skip: bool) -> tuple[Source, Dat
 
 
 class GatherCuts:
-    """In a worker: batches of subscriptions to the strings that they mention, `attribute` and `cut`."""
+    """In a worker: batches of subscriptions to the cuts that they make, `attribute` and `cut`."""
 
     schema = "attribute int, cut string"
 
@@ -135,7 +135,7 @@ class GatherCuts:
         space = self._source.new_space()
         for batch in batches:
             self._source.boxed(batch, space)
-        for number, labels in enumerate(space.string_codes):
+        for number, labels in enumerate(space.label_codes):
             cuts = labels.to_pairs()[0]
             yield pa.record_batch(
                 {"attribute": pa.array([number] * len(cuts), pa.int32()), "cut": pa.array(cuts, pa.string())}
@@ -143,16 +143,16 @@ class GatherCuts:
 
 
 def with_cuts(source: Source, frame: DataFrame) -> Source:
-    """The same with one set of string codes for all strings that a table mentions."""
+    """The same with one set of label codes for all cuts that a table makes."""
     space = source.new_space()
-    axes = space.string_axes
+    axes = space.labelled_axes
     if not axes:
         return source
     found = map_batches(frame, GatherCuts(source), GatherCuts.schema).distinct().toArrow()
     attribute = found.column("attribute").to_numpy()
     for number, axis in enumerate(axes):
         axis.cut_many(found.column("cut").filter(pa.array(attribute == number)).to_pylist())
-    shipped = frame.sparkSession.sparkContext.broadcast(pack_labels(space.string_codes))
+    shipped = frame.sparkSession.sparkContext.broadcast(pack_labels(space.label_codes))
     return Source(source.space, source.low, source.high, source.has_clauses, source.skip, shipped)
 
 

@@ -69,9 +69,9 @@ def value_of(column: ColumnPath, attribute: Attribute) -> str:
     return f"CAST({path_sql(column)} AS {spark_type(attribute)})"
 
 
-def end_sql(attribute: Attribute, coordinate: int) -> str:
-    """A number or time that a domain ends with, in its attribute's type."""
-    return f"CAST({attribute.axis.sql_literal(coordinate)} AS {spark_type(attribute)})"
+def ends_sql(attribute: Attribute, low: int, high: int) -> list[str]:
+    """The numbers or times that an interval ends with, in its attribute's type."""
+    return [f"CAST({end} AS {spark_type(attribute)})" for end in attribute.axis.ends_sql(low, high)]
 
 
 def wrong_event(columns: Sequence[ColumnPath], space: Space) -> str:
@@ -112,8 +112,8 @@ def _problems(column: ColumnPath, attribute: Attribute) -> list[tuple[str, Event
         problems.append((f"{value} NOT IN ({', '.join(map(text_sql, axis.values))})", problem))
     elif attribute.has_own_domain or attribute.first != axis.first or isinstance(axis, TIMES):
         # Spark's dates and times go beyond the years 1 to 9999; a nullable int has one value less than Spark's.
-        low, high = (end_sql(attribute, end) for end in (attribute.first, attribute.last))
-        rule = f"is outside the domain {axis.text(attribute.first)}..{axis.text(attribute.last)} of {axis.sql}"
+        low, high = ends_sql(attribute, attribute.first, attribute.last)
+        rule = f"is outside the domain {'..'.join(attribute.domain)} of {axis.sql}"
         problems.append((f"{value} < {low} OR {value} > {high}", EventProblem(name, rule, kind, value)))
     return problems
 

@@ -116,18 +116,18 @@ class SubscriptionTable(Mapping[Id, Subscription]):
     def _now(self) -> Moment:
         """A moment in the space's present coordinates."""
         moment = self._moment
-        while not self.space.is_current(moment.view.string_codes):
+        while not self.space.is_current(moment.view.label_codes):
             with self._lock:
                 self._publish()
                 moment = self._moment
         return moment
 
     def _at_one_moment(self, ask: Callable[[Moment], T]) -> tuple[Moment, T]:
-        """A moment and its answer; asked again if strings are recoded after the moment was taken."""
+        """A moment and its answer; asked again if an axis is recoded after the moment was taken."""
         while True:
             moment = self._now()
             answer = ask(moment)
-            if self.space.is_current(moment.view.string_codes):
+            if self.space.is_current(moment.view.label_codes):
                 return moment, answer
 
     # --- Readers ---------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class SubscriptionTable(Mapping[Id, Subscription]):
 
     def _many_boxes(self, ids: list[Id], low: Columns, high: Columns) -> list[Change]:
         boxes = boxes_of_columns(low, high, len(ids), self.space)
-        if self._active_set is not None or self.space.string_codes or not boxes.full.all():
+        if self._active_set is not None or self.space.label_codes or not boxes.full.all():
             return self._many_regions(ids, regions_of_boxes(boxes, self.space))
         # With cover off the index keeps the bounds, and a region is made of them when somebody asks.
         numbers = self._names.add(ids)

@@ -8,12 +8,15 @@ comparison is an interval of coordinates, and two numbers tell it all:
       upto    the last coordinate whose cast is <= the cast literal
 
 `x = v` is below+1 .. upto, which may be empty (5.5 with an int) or hold many values (a double with a bigint
-beyond 2^53). Neither number is cut to the domain: the caller does that.
+beyond 2^53). Neither number is cut to the domain: the caller does that. On a decimal of more than 18 digits, whose
+coordinates are labels, the numbers are unscaled values.
 
 The rules are Spark 4's, found by probing it, and tested against it (tests/where/test_where_spark.py):
 - int with decimal: `<`, `<=`, `>`, `>=` compare exactly, and beyond 64 bits they are constant, for NULL too; `=`
   rounds the literal half up to the scale that 38 digits leave.
 - decimal with decimal: the common type keeps whole digits first; past 38 digits literal *and column* are rounded.
+- decimal with int: in a comparison the literal has as many digits as are written, a tinyint (5Y) always 3; in an IN
+  list it has those of its type.
 - anything with a double or a float, and decimal with string: both become doubles.
 - a timestamp without a zone with an instant: the column becomes an instant, in the session's time zone.
 - string with int, double, date, timestamp: the string is cast to the column's type.
@@ -22,8 +25,7 @@ The rules are Spark 4's, found by probing it, and tested against it (tests/where
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import floor, isinf, isnan
 from typing import Any
@@ -35,15 +37,15 @@ from thatch.space.axis import (
     INT64_MIN,
     Axis,
     DateAxis,
-    DecimalAxis,
     IntAxis,
     TimestampAxis,
     TimestampNtzAxis,
 )
+from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import FloatingAxis
 from thatch.where.literals import KIND_NAMES, Literal, as_double, decimal_of_text, int_of_text
 
-BIGINT_DIGITS = 20
+TINYINT_DIGITS, BIGINT_DIGITS = 3, 20
 Edges = tuple[int, int]
 # A common type: "int", "double", "date", "timestamp", "timestamp_ntz", "bool", or (precision, scale) of a decimal.
 Common = str | tuple[int, int]
@@ -53,6 +55,8 @@ def compared(attribute: Attribute, literal: Literal) -> Edges:
     """Edges for `=`, `<>`, `<=>` and, on every type but int with a decimal, for the other comparisons."""
     if literal.kind == "i" and isinstance(attribute.axis, IntAxis):
         return literal.value - 1, literal.value
+    if literal.kind == "i" and literal.digits != TINYINT_DIGITS and isinstance(attribute.axis, DecimalAxis):
+        literal = literal._replace(digits=len(str(abs(literal.value))))
     return edges(attribute, common_type(column_type(attribute.axis), attribute, literal), literal)
 
 
@@ -206,26 +210,34 @@ def _decimal_edges(axis: Axis, scale: int, value: int) -> Edges:
 
 def _double_edges(axis: Axis, value: float) -> Edges:
     """Of an int or decimal axis cast to double. Beyond 2^53 one double stands for many coordinates."""
+    first, last = (-axis.unscaled_max, axis.unscaled_max) if isinstance(axis, DecimalAxis) else (axis.first, axis.last)
     if isnan(value) or value == float("inf"):
-        return axis.last, axis.last
+        return last, last
     if isinf(value):
-        return axis.first - 1, axis.first - 1
+        return first - 1, first - 1
     unit = 10**axis.scale if isinstance(axis, DecimalAxis) else 1
     exact = Fraction(value) * unit
     near = floor(exact)
-    if not 2 * axis.first <= near <= 2 * axis.last:  # far beyond the axis
-        return (axis.last, axis.last) if near > 0 else (axis.first - 1, axis.first - 1)
+    if not 2 * first <= near <= 2 * last:  # far beyond the axis
+        return (last, last) if near > 0 else (first - 1, first - 1)
     if unit == 1 and abs(near) < 2**53:
         return near - (exact == near), near
     # The cast moves a coordinate by at most one part in 2^53, so the answer lies this close.
     reach = (abs(near) >> 52) + 2
-    close = range(near - reach, near + reach + 1)
-    start = near - reach - 1
+    low, high = near - reach, near + reach + 1
+    below = _first_where(low, high, lambda number: number / unit >= value) - 1
+    return below, _first_where(below + 1, high, lambda number: number / unit > value) - 1
 
-    def cast(coordinate: int) -> float:
-        return coordinate / unit
 
-    return start + bisect_left(close, value, key=cast), start + bisect_right(close, value, key=cast)
+def _first_where(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """The first of low..high-1 from which on something holds; high if it holds nowhere. `bisect` stops at 64 bits."""
+    while low < high:
+        middle = (low + high) >> 1
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _timestamp_edges(attribute: Attribute, literal: Literal) -> Edges:

@@ -15,6 +15,7 @@ from thatch.errors import MALFORMED, CallerError, ClauseError, TooManyTerms, sho
 from thatch.region.region import Region
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
+from thatch.space.decimals import DecimalAxis
 from thatch.space.space import Space
 from thatch.where import coercion
 from thatch.where.lexer import (
@@ -268,7 +269,8 @@ class _Planner:
                 raise self.refusal(column, f"an attribute belongs here: {usage}")
             index, attribute = self.attribute(column)
             if not attribute.axis.is_number:
-                raise self.refusal(column, f"`within` needs numbers, and {attribute.name!r} is {attribute.axis.sql}")
+                numbers = "numbers of up to 18 digits" if isinstance(attribute.axis, DecimalAxis) else "numbers"
+                raise self.refusal(column, f"`within` needs {numbers}, and {attribute.name!r} is {attribute.axis.sql}")
             if index in indices:
                 raise self.refusal(column, f"`within` names {attribute.name!r} twice")
             indices.append(index)

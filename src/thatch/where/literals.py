@@ -17,10 +17,10 @@ import math
 import re
 import struct
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from thatch.errors import shown
+from thatch.space.decimals import decimal_of
 from thatch.space.times import BLANKS, DAY_FIRST, DAY_LAST, EPOCH, MICROS_PER_DAY
 
 KIND_NAMES = {
@@ -219,7 +219,7 @@ def literal_text(literal: Literal) -> str:
         micros = min(max(literal.value, DAY_FIRST * MICROS_PER_DAY), DAY_LAST * MICROS_PER_DAY)
         return f"TIMESTAMP'{EPOCH + timedelta(microseconds=micros)}'"
     if literal.kind == "d":
-        return str(Decimal(literal.value).scaleb(-literal.scale))
+        return str(decimal_of(literal.value, literal.scale))
     return shown(literal.value)
 
 

@@ -17,7 +17,8 @@ from thatch.region.ball import Ball
 from thatch.region.intervals import EMPTY, Intervals
 from thatch.region.term import Term, simplified
 from thatch.space.attribute import Attribute
-from thatch.space.axis import EnumAxis, IntAxis, StringAxis
+from thatch.space.axis import EnumAxis, IntAxis, LabelledAxis, StringAxis
+from thatch.space.decimals import LongDecimalAxis
 from thatch.space.space import Space
 from thatch.where import coercion
 from thatch.where.lexer import BAD_LITERAL
@@ -284,8 +285,8 @@ class Comparison(Atom):
                 return EMPTY
             return IsNull(self.index, attribute, self.positive).found(literals)
         try:
-            if isinstance(attribute.axis, StringAxis):
-                true = self._string(attribute.axis, literal)
+            if isinstance(attribute.axis, LabelledAxis):
+                true = self._between_edges(attribute.axis, *_edges(attribute, literal))
             elif isinstance(attribute.axis, EnumAxis):
                 text, holds = _text_of(literal, attribute), _COMPARE[self.operator]
                 true = _points(attribute.axis.ordinals(lambda value: holds(value, text)))
@@ -318,18 +319,17 @@ class Comparison(Atom):
             low, high = max(low, below + 1), min(high, upto)
         return Intervals((low, high) if low <= high else ())
 
-    def _string(self, axis: StringAxis, literal: Literal) -> Intervals:
+    def _between_edges(self, axis: LabelledAxis, start: str | None, stop: str | None) -> Intervals:
         """Only the cuts that the operator needs are made: fewer gaps to tell apart."""
-        text = _text_of(literal, self.attribute)
         if self.operator == "<":
-            return Intervals.between(axis.first, axis.cut(text) - 1)
+            return Intervals.between(axis.first, axis.cut(start) - 1)
         if self.operator == "<=":
-            return Intervals.between(axis.first, axis.cut(text + "\0") - 1)
+            return Intervals.between(axis.first, axis.cut(stop) - 1)
         if self.operator == ">":
-            return Intervals.between(axis.cut(text + "\0"), axis.last)
+            return Intervals.between(axis.cut(stop), axis.last)
         if self.operator == ">=":
-            return Intervals.between(axis.cut(text), axis.last)
-        return Intervals.between(axis.cut(text), axis.cut(text + "\0") - 1)
+            return Intervals.between(axis.cut(start), axis.last)
+        return EMPTY if start == stop else Intervals.between(axis.cut(start), axis.cut(stop) - 1)
 
 
 _COMPARE: dict[str, Callable[[str, str], bool]] = {
@@ -375,13 +375,26 @@ class Listed(Atom):
                 values = [_text_of(literal, attribute) for literal in _literals(kind, values)]
             if isinstance(axis, EnumAxis):
                 return _points(axis.ordinals(set(values).__contains__))
-            labels = axis.cut_many([end for text in values for end in (text, text + "\0")])
-            return Intervals.of(labels.spans(values))
+            return Intervals.of(axis.spans([(text, text + "\0") for text in values]))
+        if isinstance(axis, LongDecimalAxis):
+            listed = coercion.listed(attribute, _literals(kind, values))
+            edges = [(axis.edge_at(below + 1), axis.edge_at(upto + 1)) for below, upto in listed]
+            return Intervals.of(axis.spans([(start, stop) for start, stop in edges if start != stop]))
         low, high = attribute.first, attribute.last
         if kind == "i" and isinstance(axis, IntAxis):
             return Intervals.of([(value, value) for value in values if low <= value <= high])
-        edges = coercion.listed(attribute, _literals(kind, values))
-        return Intervals.of([(max(low, below + 1), min(high, upto)) for below, upto in edges])
+        listed = coercion.listed(attribute, _literals(kind, values))
+        return Intervals.of([(max(low, below + 1), min(high, upto)) for below, upto in listed])
+
+
+def _edges(attribute: Attribute, literal: Literal) -> tuple[str | None, str | None]:
+    """Where the values that equal a literal begin on a labelled axis, and where those above it do."""
+    axis = attribute.axis
+    if isinstance(axis, LongDecimalAxis):
+        below, upto = coercion.compared(attribute, literal)
+        return axis.edge_at(below + 1), axis.edge_at(upto + 1)
+    text = _text_of(literal, attribute)
+    return text, text + "\0"
 
 
 def _literals(kind: str, values: list[Any]) -> list[Literal]:

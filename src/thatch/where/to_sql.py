@@ -15,7 +15,7 @@ from thatch.region.intervals import Intervals
 from thatch.region.region import Region
 from thatch.region.term import Term
 from thatch.space.attribute import Attribute
-from thatch.space.axis import BoolAxis, EnumAxis, StringAxis, quoted
+from thatch.space.axis import BoolAxis, EnumAxis, LabelledAxis, StringAxis, quoted
 from thatch.space.space import Space
 from thatch.where.lexer import LIST_SIZE_MAX, RESERVED
 from thatch.where.plans import after_prefix
@@ -103,9 +103,9 @@ def _values(attribute: Attribute, intervals: Iterable[tuple[int, int]]) -> list[
     for low, high in intervals:
         if isinstance(attribute.axis, EnumAxis):
             found += range(low, high + 1)  # ordinals are in no order that SQL knows
-        elif isinstance(attribute.axis, StringAxis):
+        elif isinstance(attribute.axis, LabelledAxis):
             labels = attribute.axis.labels
-            if labels.next_cut(high) != labels.cut_at(low) + "\0":
+            if labels.next_cut(high) != attribute.axis.after(labels.cut_at(low)):
                 return None
             found.append(low)
         elif low == high:
@@ -125,18 +125,17 @@ def _listed(name: str, attribute: Attribute, points: list[int], one: str, many: 
 
 def _range(name: str, attribute: Attribute, low: int, high: int) -> str:
     axis = attribute.axis
-    above = axis.sql_literal(high)
+    below, above = axis.ends_sql(low, high)
     if high == attribute.last:
         upper = ""
-    elif high < axis.last and len(axis.sql_literal(high + 1)) < len(above):
-        upper = f"{name} < {axis.sql_literal(high + 1)}"
+    elif high < axis.last and len(after := axis.ends_sql(high + 1, high + 1)[0]) < len(above):
+        upper = f"{name} < {after}"
     else:
         upper = f"{name} <= {above}"
-    below = axis.sql_literal(low)
     if low == attribute.first:
         return upper
-    if low > axis.first and len(axis.sql_literal(low - 1)) < len(below):
-        lower = f"{name} > {axis.sql_literal(low - 1)}"
+    if low > axis.first and len(before := axis.ends_sql(low - 1, low - 1)[1]) < len(below):
+        lower = f"{name} > {before}"
     else:
         lower = f"{name} >= {below}"
     if ">=" in lower and "<=" in upper:

@@ -25,7 +25,8 @@ from thatch.errors import CallerError
 from thatch.local.events import MALFORMED
 from thatch.local.files import Format, has_scheme, one_kind
 from thatch.space.attribute import Attribute
-from thatch.space.axis import BoolAxis, DateAxis, DecimalAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.axis import BoolAxis, DateAxis, IntAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.decimals import DecimalAxis
 from thatch.space.event_columns import event_columns
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
@@ -100,8 +101,7 @@ def value_of_text(column: str, attribute: Attribute) -> TextValue:
         infinite = F.abs(value) == float("inf")
         rules.append((infinite & ~F.lower(text).contains("inf"), f" is beyond all {axis.sql}s"))
     elif isinstance(axis, DecimalAxis):  # which the cast would round
-        wide = text.try_cast("decimal(38,20)")
-        rules.append((wide.isNull() | (wide != value), f" has more than the {axis.scale} decimal places of {axis.sql}"))
+        rules.append((_places(text) > axis.scale, f" has more than the {axis.scale} decimal places of {axis.sql}"))
     elif isinstance(axis, TimestampAxis | TimestampNtzAxis):
         # Spark would take a time without a date to be of today, and leave out a zone where none belongs.
         rules.append((~text.rlike(r"^\s*[+-]?\d{4}"), f" is not {_one(attribute)}"))
@@ -117,6 +117,18 @@ def value_of_text(column: str, attribute: Attribute) -> TextValue:
         problem = F.when(broken, F.expr(own.message)).otherwise(problem)
         raised = F.when(broken, F.expr(own.carried)).otherwise(raised)
     return TextValue(value, problem, raised)
+
+
+def _places(text: Column) -> Column:
+    """How many decimal places a number needs that is written like -1.50e3: zeros at the end of its digits do not count.
+    NULL for zero."""
+    whole, fraction, exponent = (
+        F.regexp_extract(text, r"^\s*[+-]?(\d*)\.?(\d*)(?:[eE]([+-]?\d+))?", group) for group in (1, 2, 3)
+    )
+    digits = F.concat(whole, fraction)
+    zeros = F.length(digits) - F.length(F.regexp_replace(digits, "0+$", ""))
+    power = F.coalesce(exponent.try_cast("int"), F.lit(0))
+    return F.when(zeros < F.length(digits), F.length(fraction) - zeros - power)
 
 
 def _one(attribute: Attribute) -> str:

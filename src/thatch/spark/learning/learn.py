@@ -26,7 +26,7 @@ from thatch.reports.learn import Shown, shown_page
 from thatch.reports.places import Places
 from thatch.space.arrays import Ints
 from thatch.space.attribute import Attribute
-from thatch.space.axis import Coordinates, StringAxis
+from thatch.space.axis import Coordinates, LabelledAxis
 from thatch.space.event_columns import ID
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
@@ -90,13 +90,13 @@ class Learned:
         )
 
     def hilbert(self, bits: int = BITS) -> dict[str, Any]:
-        """Attributes and cells for `SubscriptionTable(space, "hilbert", **learned.hilbert())`. Strings have no cells
-        of their own here: between strings that nobody mentions no cell can begin."""
+        """Attributes and cells for `SubscriptionTable(space, "hilbert", **learned.hilbert())`. Strings and
+        long decimals have no cells of their own here: between values that nobody mentions no cell can begin."""
         room = (1 << bits) - 2
         cells = {}
         for name in self.attributes:
             at = self.space.index(name)
-            if at is not None and not isinstance(self.space.attributes[at].axis, StringAxis):
+            if at is not None and not isinstance(self.space.attributes[at].axis, LabelledAxis):
                 starts = self.boundaries[name]
                 step = max(1, math.ceil(len(starts) / room))
                 cells[name] = starts[step - 1 :: step]
@@ -232,7 +232,7 @@ def _rows(order: Sequence[dict[str, Any]], shares: Sequence[dict[str, Any]]) -> 
 
 def _quantiles(attribute: Attribute, column: pa.ChunkedArray, coordinates: Coordinates, cells: int) -> list[Any]:
     """Where cells begin so that each holds as many events; fewer cells where events have few values."""
-    if isinstance(attribute.axis, StringAxis):  # coordinates stand for gaps, but events are told apart
+    if isinstance(attribute.axis, LabelledAxis):  # coordinates stand for gaps, but events are told apart
         values = sorted(value for value in column.to_pylist() if value is not None)
         chosen = [values[len(values) * step // cells] for step in range(1, cells)] if values else []
         return [value for value in dict.fromkeys(chosen) if value != values[0]]

@@ -31,7 +31,7 @@ from thatch.space.space import Space
 from thatch.spark.clauses import compiled, wrong_clauses
 from thatch.spark.failures import map_batches
 from thatch.spark.matching.cells import VALUES_MAX, is_hashed
-from thatch.spark.tables import SubscriptionFrame, end_sql, fields, spark_type, value_of
+from thatch.spark.tables import SubscriptionFrame, ends_sql, fields, spark_type, value_of
 from thatch.spark.text import case_sql, column_sql, name_sql
 
 
@@ -129,7 +129,7 @@ def _bounds(subscriptions: SubscriptionFrame, index: int) -> list[str]:
     if is_text(attribute):
         columns = [f"coalesce({least}, '')", f"concat({most}, CAST(X'00' AS STRING))"]
     else:
-        first, last = (end_sql(attribute, end) for end in (attribute.axis.first, attribute.axis.last))
+        first, last = ends_sql(attribute, attribute.axis.first, attribute.axis.last)
         columns = [f"coalesce({least}, {first})", f"coalesce({most}, {last})"]
     names = [low_column(index), high_column(index), null(index)]
     columns.append(f"{least} IS NULL AND {most} IS NULL")
@@ -287,7 +287,7 @@ def _ranges(side: Intervals, attribute: Attribute) -> tuple[list[Range], bool]:
         elif isinstance(axis, StringAxis):
             found.append((axis.labels.cut_at(least), axis.labels.next_cut(most)))
         else:
-            found.append((axis.decode(least), axis.decode(most)))
+            found.append(axis.ends(least, most))
     return found, wants_null
 
 
