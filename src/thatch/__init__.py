@@ -11,6 +11,7 @@ The source, in reading order; each file and package imports only what stands bef
     cover     is it covered by the others, and which ones prove it?
     merge     several regions as one
     matching  who wants this event?
+    learning  what events and subscriptions look like together
     table     standing queries in one process
     rivals    methods kept to compare with
     protocol  what brokers and clients say

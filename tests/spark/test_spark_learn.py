@@ -50,7 +50,7 @@ def clauses_of(dice: Random) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def world(spark: SparkSession) -> tuple[ts.Learned, dict[str, Region], pa.Table, dict[str, Any]]:
+def world(spark: SparkSession) -> tuple[ts.Learned[Any], dict[str, Region], pa.Table, dict[str, Any]]:
     """What was learnt, the regions, the events, and which of them each wants."""
     dice, space = Random(SEED), Space.from_json(SPACE.to_json())
     rows = [(dice.uniform(0, 60), dice.randrange(100), dice.choice(WORDS)) for _ in range(3000)]

@@ -13,7 +13,8 @@ In reading order:
     learning  `learn`: what events and subscriptions look like
 """
 
-from thatch.spark.learning.learn import Learned, learn
+from thatch.reports.learn import Learned
+from thatch.spark.learning.learn import learn
 from thatch.spark.matching.match import MatchPlan, explain, match, wrong_clauses, wrong_events
 from thatch.spark.reducing.audit import audit
 from thatch.spark.reducing.loaded import decisions, load
