@@ -18,7 +18,7 @@ The source, in reading order; each file and package imports only what stands bef
     broker    the broker, a pure state machine
     sim       many brokers, one seed
     reports   pages for people
-    local     match, reduce, audit over tables and files in one process
+    local     match, reduce, learn, audit over tables and files in one process
     spark     the same over DataFrames
     client    the client, for programs
     node      one broker in the real world
@@ -52,8 +52,10 @@ if TYPE_CHECKING:
     from thatch.cover.covers import covers
     from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict
     from thatch.local.audit import audit
+    from thatch.local.learn import learn
     from thatch.local.match import match
     from thatch.local.reduce import reduce
+    from thatch.reports.learn import Learned
     from thatch.table.explain import Explanation, Failure
     from thatch.table.table import RegionMatch, Subscription, SubscriptionTable
 
@@ -68,6 +70,7 @@ __all__ = [
     "EventError",
     "Explanation",
     "Failure",
+    "Learned",
     "Likely",
     "PeerError",
     "Region",
@@ -88,6 +91,7 @@ __all__ = [
     "Verdict",
     "audit",
     "covers",
+    "learn",
     "match",
     "reduce",
 ]
@@ -96,6 +100,7 @@ _MODULES = {
     "Covered": "cover.verdict",
     "Explanation": "table.explain",
     "Failure": "table.explain",
+    "Learned": "reports.learn",
     "Likely": "cover.verdict",
     "RegionMatch": "table.table",
     "Subscription": "table.table",
@@ -105,6 +110,7 @@ _MODULES = {
     "Verdict": "cover.verdict",
     "covers": "cover.covers",
     "audit": "local.audit",
+    "learn": "local.learn",
     "match": "local.match",
     "reduce": "local.reduce",
 }

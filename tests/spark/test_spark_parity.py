@@ -1,4 +1,5 @@
-"""The engine in this process and Spark agree: on matches, on bad rows, and on which subscriptions are redundant."""
+"""The engine in this process and Spark agree: on matches, on bad rows, on which subscriptions are redundant, and on
+what events and subscriptions look like."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import pytest
 
 import thatch
 from helpers.clause_rows import COLUMNS, SPACE, make_rows, make_table
+from helpers.learning import assert_same_learned
 from helpers.spark_oracles import ROW, SEED, Events, differences, every_type, frame_of, pairs
 from thatch import Space
 
@@ -66,3 +68,9 @@ def test_reductions(seed: int, spark: SparkSession) -> None:
     theirs = {row["id"]: row["status"] for row in ts.reduce(frame, space).collect()}
     ours = {row["id"]: row["status"] for row in thatch.reduce(dict(clauses), space).to_pylist()}
     assert ours == theirs and len(set(ours.values())) == 2
+
+
+def test_what_is_learnt(spark: SparkSession) -> None:
+    workload = every_type([SEED + 9], 30, 150)
+    theirs = ts.learn(frame_of(spark, workload.events), workload.subscriptions(spark), workload.space)
+    assert_same_learned(thatch.learn(workload.events, workload.our_clauses, workload.space), theirs)

@@ -64,7 +64,7 @@ def _on_spark(options: argparse.Namespace, request: RulesRequest) -> tuple[Audit
     check_spark_is_there()
     from thatch.cli.spark_jobs.rules import audited
 
-    both, starting = on_spark(options, request.space.time_zone, lambda session: audited(session, request))
+    both, starting = on_spark(options, request.session_time_zone, lambda session: audited(session, request))
     found, result = both
     return found, result | {"seconds_to_start_spark": starting}
 

@@ -55,7 +55,7 @@ def _on_spark(options: argparse.Namespace, request: RulesRequest) -> dict[str, A
     check_spark_is_there()
     from thatch.cli.spark_jobs.rules import reduced
 
-    result, starting = on_spark(options, request.space.time_zone, lambda session: reduced(session, request))
+    result, starting = on_spark(options, request.session_time_zone, lambda session: reduced(session, request))
     return result | {"seconds_to_start_spark": starting}
 
 

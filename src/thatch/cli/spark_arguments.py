@@ -35,9 +35,9 @@ def add_where(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_rules(command: argparse.ArgumentParser, output: str) -> None:
+def add_rules(command: argparse.ArgumentParser, output: str, needs_space: bool = True) -> None:
     """What the commands about subscriptions have in common."""
-    add_space(command)
+    add_space(command, needs_space)
     add_where(command)
     command.add_argument("--output", metavar="PATH", help=output)
     command.add_argument("--overwrite", action="store_true", help="replace an output that exists")

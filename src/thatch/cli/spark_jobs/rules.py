@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thatch.spark as ts
-from thatch.cli.rules_request import RulesRequest, report_folder, written_audit
+from thatch.cli.rules_request import (
+    LONG,
+    SHORT,
+    RulesRequest,
+    learnt_summary,
+    report_folder,
+    write_learnt_page,
+    write_table,
+    written_audit,
+)
 from thatch.cli.spark_jobs.failures import check_readable, translated_failures
-from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles, read_subscriptions
+from thatch.cli.spark_jobs.inputs import Events, SubscriptionFiles, inferred_space, read_subscriptions
 from thatch.cli.spark_jobs.outputs import Output
 from thatch.cli.spark_jobs.session import progress
 from thatch.local.writing import output_kind
 from thatch.reports.audit import Audit
 
 SHOWN = 10  # rows, where there is no output
-SHORT = ("selectivity", "cells", "pairs", "regions")  # tables of what was learnt that do not grow with what there is
-LONG = ("matches", "phi")
 
 
 class Inputs:
     """The tables of a request; errors in them name their place."""
 
     def __init__(self, session: SparkSession, request: RulesRequest) -> None:
-        self.session, self.request = session, request
+        self.session, self.request, reading = session, request, request.reading
         with translated_failures(None, None, request.space):
+            self.space = request.space or inferred_space(
+                session, request.events, request.clauses, request.tables, reading, request.time_zone
+            )
             self.events: Events | None = None
             if request.events:
-                self.events = Events(session, request.events, request.space, request.reading)
+                self.events = Events(session, request.events, self.space, reading)
             self.subscriptions: SubscriptionFiles = read_subscriptions(
-                session, request.clauses, request.tables, request.space, request.reading
+                session, request.clauses, request.tables, self.space, reading
             )
         if not request.skip:
             check_readable(self.subscriptions)
@@ -49,7 +57,7 @@ class Inputs:
         return None if self.events is None else self.events.usable(self.request.skip)
 
     def translated_failures(self) -> Any:
-        return translated_failures(None if self.request.skip else self.events, self.subscriptions, self.request.space)
+        return translated_failures(None if self.request.skip else self.events, self.subscriptions, self.space)
 
 
 def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
@@ -61,7 +69,7 @@ def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
         output.check_keeps_inputs(inputs.rules.inputFiles())
     with inputs.translated_failures(), progress(session):
         result = ts.reduce(
-            inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
+            inputs.rules, inputs.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         ).localCheckpoint()
         counts = {row["status"]: row["count"] for row in result.groupBy("status").count().collect()}
         active, passive = counts.get("active", 0), counts.get("passive", 0)
@@ -89,31 +97,21 @@ def learnt(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
     usable = inputs.usable
     assert usable is not None
     with inputs.translated_failures(), progress(session):
-        found = ts.learn(usable, inputs.rules, request.space, on_error=request.on_error)
-        summary: dict[str, Any] = {
-            "events": found.events,
-            "subscriptions": found.subscriptions,
-            "attributes": found.attributes,
-            "selectivity": sorted(found.selectivity.toArrow().to_pylist(), key=lambda row: row["place"]),
-            "regions": found.regions.limit(SHOWN).toArrow().to_pylist(),
-        }
+        found = ts.learn(usable, inputs.rules, inputs.space, on_error=request.on_error)
+        summary = learnt_summary(found)
         if folder is not None:
             written: dict[str, Any] = {}
             for name in SHORT:  # without a Spark job for each
                 rows = getattr(found, name).toArrow()
-                (folder / name).mkdir()
-                pq.write_table(rows, folder / name / "part-0.parquet")
+                write_table(folder, name, rows)
                 written[name] = session.createDataFrame(rows)
             for name in LONG:
                 path, rows = str(folder.resolve() / name), getattr(found, name)
                 rows.write.parquet(path)
                 written[name] = session.read.schema(rows.schema).parquet(path)
             kept = written.pop("phi")
-            found = replace(found, **written, find_phi=lambda: kept)  # the page need not count again
-            (folder / "learn.html").write_text(found.page(), encoding="utf-8")
-            options = {name: list(map(str, starts)) for name, starts in found.hilbert()["cells"].items()}
-            hilbert = {"attributes": found.attributes, "cells": options}
-            (folder / "hilbert.json").write_text(json.dumps(hilbert, indent=1) + "\n", encoding="utf-8")
+            # The page need not count again.
+            write_learnt_page(replace(found, **written, find_phi=lambda: kept), folder)
             summary["output"] = request.output
     return summary | {"seconds": time.perf_counter() - start}
 
@@ -124,7 +122,7 @@ def audited(session: SparkSession, request: RulesRequest) -> tuple[Audit, dict[s
     folder = report_folder(request)
     with inputs.translated_failures(), progress(session):
         found = ts.audit(
-            inputs.rules, request.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
+            inputs.rules, inputs.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         )
     summary = written_audit(found, folder)
     return found, summary | {"seconds": time.perf_counter() - start}
