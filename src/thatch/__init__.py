@@ -11,13 +11,14 @@ The source, in reading order; each file and package imports only what stands bef
     cover     is it covered by the others, and which ones prove it?
     merge     several regions as one
     matching  who wants this event?
+    learning  what events and subscriptions look like together
     table     standing queries in one process
     rivals    methods kept to compare with
     protocol  what brokers and clients say
     broker    the broker, a pure state machine
     sim       many brokers, one seed
     reports   pages for people
-    local     match, reduce, audit over tables and files in one process
+    local     match, reduce, learn, audit over tables and files in one process
     spark     the same over DataFrames
     client    the client, for programs
     node      one broker in the real world
@@ -52,9 +53,11 @@ if TYPE_CHECKING:
     from thatch.cover.covers import covers
     from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict
     from thatch.local.audit import audit
+    from thatch.local.learn import learn
     from thatch.local.match import match
     from thatch.local.reduce import reduce
     from thatch.local.rule_files import read_rules
+    from thatch.reports.learn import Learned
     from thatch.table.explain import Explanation, Failure
     from thatch.table.table import RegionMatch, Subscription, SubscriptionTable
 
@@ -70,6 +73,7 @@ __all__ = [
     "EventError",
     "Explanation",
     "Failure",
+    "Learned",
     "Likely",
     "PeerError",
     "Region",
@@ -90,6 +94,7 @@ __all__ = [
     "Verdict",
     "audit",
     "covers",
+    "learn",
     "match",
     "read_rules",
     "reduce",
@@ -99,6 +104,7 @@ _MODULES = {
     "Covered": "cover.verdict",
     "Explanation": "table.explain",
     "Failure": "table.explain",
+    "Learned": "reports.learn",
     "Likely": "cover.verdict",
     "RegionMatch": "table.table",
     "Subscription": "table.table",
@@ -108,6 +114,7 @@ _MODULES = {
     "Verdict": "cover.verdict",
     "covers": "cover.covers",
     "audit": "local.audit",
+    "learn": "local.learn",
     "match": "local.match",
     "read_rules": "local.rule_files",
     "reduce": "local.reduce",

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from thatch import Space
 from thatch.cli import learn
 from thatch.cli.main import main
 
@@ -46,8 +47,8 @@ def run(engine: str, spark: SparkSession, tmp_path: Path, capsys: pytest.Capture
     Path("events.csv").write_text(EVENTS, encoding="utf-8")
 
     def call(*arguments: str, where: str = "rules.txt") -> tuple[int, Any, str]:
-        chosen = [] if arguments[0] == "learn" else ["--engine", engine]
-        status = main([*arguments, "--space", SPACE, "--where", where, *chosen])
+        space = [] if "--time-zone" in arguments else ["--space", SPACE]  # else it is taken from the events
+        status = main([*arguments, *space, "--where", where, "--engine", engine])
         captured = capsys.readouterr()
         return (
             status,
@@ -111,17 +112,28 @@ def test_audit(run: Run) -> None:
     assert status == 2 and "was not written by this command" in err and Path("mine").is_dir()
 
 
-@pytest.mark.parametrize("engine", ["spark"])
-def test_learn(run: Run) -> None:
+def test_learn(run: Run, engine: str) -> None:
     status, result, _ = run("learn", "events.csv", "--json", "--output", "learnt")
-    assert status == 0 and result["events"] == 4 and result["subscriptions"] == 6
+    assert status == 0 and result["events"] == 4 and result["subscriptions"] == 6 and result["engine"] == engine
     assert {row["attribute"] for row in result["selectivity"]} == {"symbol", "price"}
     assert "<svg" in Path("learnt/learn.html").read_text(encoding="utf-8")
-    assert pq.read_table("learnt/matches").num_rows == 6
+    columns = {
+        "selectivity": ["attribute", "share", "bounded", "place", "left"],
+        "cells": ["attribute", "cell", "begins"],
+        "matches": ["id", "matches", "share"],
+        "phi": ["id", "events", "root", "phi"],
+        "pairs": ["one", "other", "both", "either", "similarity"],
+        "regions": ["kind", "where", "words", "events", "sampled", "unwanted", "subscriptions"],
+    }
+    assert {name: pq.read_table(f"learnt/{name}").schema.names for name in columns} == columns
+    assert sorted(pq.read_table("learnt/matches").column("matches").to_pylist()) == [0, 2, 2, 2, 2, 2]
     assert json.loads(Path("learnt/hilbert.json").read_text())["attributes"] == result["attributes"]
     lines = list(learn.summary(result))
-    assert "to be indexed: price" in lines[1] and "4 events, 6 subscriptions" in lines[-2]
+    assert "to be indexed: price" in lines[1] and "4 events, 6 subscriptions" in lines[-3]
+    assert lines[-2] == f"engine {engine}: it was asked for"
     assert lines[-1] == "written to learnt: learn.html shows it"
+    status, _, err = run("learn", "events.csv", "--output", "learnt")
+    assert status == 2 and "exists already" in err
 
 
 def test_reduce_keeps_further_columns(run: Run) -> None:
@@ -144,3 +156,29 @@ def test_without_a_space(
     assert main(["reduce", *common, "--merge", "0", "--events", "events.parquet"]) == 0
     assert main(["audit", *common]) == 2
     assert "give " in capsys.readouterr().err
+
+
+def test_learn_says_what_nobody_wants(run: Run) -> None:
+    """The space is that of the events."""
+    rows = [{"price": 5.0 * at, "symbol": "AB"[at % 2]} for at in range(100)]
+    pq.write_table(pa.Table.from_pylist(rows), "events.parquet")
+    Path("some.txt").write_text("symbol = 'A' AND price < 100\nprice > 700 AND symbol = 'C'\n", encoding="utf-8")
+    status, out, _ = run("learn", "events.parquet", "--time-zone", "UTC", where="some.txt")
+    lines = out.splitlines()
+    said = [at for at, line in enumerate(lines) if "that nobody wants: " in line]
+    assert status == 0 and 1 <= len(said) <= 3
+    events = [int(lines[at].split()[0]) for at in said]
+    assert events == sorted(events, reverse=True)
+    space = Space.infer(pa.Table.from_pylist(rows), ["symbol = 'A' AND price < 100"])
+    for at, count in zip(said, events, strict=True):
+        assert sum(space.where(lines[at + 1]).contains(row) for row in rows) == count
+
+
+def test_learn_with_bad_events(run: Run) -> None:
+    Path("bad.csv").write_text("symbol,price\nA,5\nB,many\nC,2000\nD,8\n", encoding="utf-8")
+    status, out, err = run("learn", "bad.csv")
+    assert (status, out) == (2, "") and "'many'" in err
+    status, result, _ = run("learn", "bad.csv", "--json", "--on-error", "skip")
+    assert status == 0 and (result["events"], result["subscriptions"]) == (3, 6)
+    status, _, err = run("learn", "events.csv", "--time-zone", "UTC")
+    assert status == 2 and "CSV and JSON have no types" in err

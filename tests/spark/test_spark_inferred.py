@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+import thatch
+from helpers.learning import assert_same_learned
 from thatch import CallerError, Space
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ def test_what_is_learnt_of_fields_and_clock_readings(spark: SparkSession) -> Non
     frame = spark.createDataFrame(table).selectExpr("*", "TIMESTAMP_NTZ'2020-03-29 02:30:00' AS wall")
     clauses = {1: "detail.place.lat > 1 AND weight < 1", 2: "detail.state = 'x'", 3: "wall < '2020-03-29 02:30:01'"}
     subscriptions = spark.createDataFrame(list(clauses.items()), "id int, where string")
-    learned = ts.learn(frame, subscriptions, Space.infer(frame, clauses.values()))
+    learned = ts.learn(frame, subscriptions)
+    wall = pa.array([datetime(2020, 3, 29, 2, 30)] * len(ROWS), pa.timestamp("us"))
+    assert_same_learned(thatch.learn(table.append_column("wall", wall), clauses), learned)
     assert {row["id"]: row["matches"] for row in learned.matches.collect()} == {1: 2, 2: 1, 3: 4}
     assert {row["id"]: row["events"] for row in learned.phi.collect()} == {1: 2, 2: 1, 3: 4}

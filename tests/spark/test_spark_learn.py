@@ -1,4 +1,4 @@
-"""`thatch.spark.learn` compared with brute force over a small table."""
+"""`thatch.spark.learn` and `thatch.learn` compared with brute force over a small table."""
 
 from __future__ import annotations
 
@@ -11,56 +11,46 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import thatch
+from helpers.learning import assert_same_learned, clauses_to_learn, events_to_learn, rows_of, space_to_learn
 from helpers.spark_oracles import SEED
 from thatch import Region, Space, SubscriptionTable
 from thatch.cover import Covered, verify
 from thatch.errors import CallerError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 import thatch.spark as ts
 
-
-def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
-    return frame.toArrow().to_pylist()
-
-
-SPACE = Space.parse("x double not null 0..100, y int not null 0..99, s string")
-WORDS = ("ash", "beech", "cedar", None)
-
-
-def clauses_of(dice: Random) -> dict[str, str]:
-    """Boxes, most of them in the west and in the south; nested, equal and of several terms."""
-    clauses = {}
-    for at in range(24):
-        x, y, size = dice.uniform(0, 40), dice.randrange(60), dice.choice((3, 8, 15))
-        clauses[f"box{at}"] = f"x BETWEEN {x:.2f} AND {x + size:.2f} AND y BETWEEN {y} AND {y + size}"
-        if at % 4 == 0:
-            clauses[f"inner{at}"] = f"x BETWEEN {x + 1:.2f} AND {x + 2:.2f} AND y BETWEEN {y} AND {y + size}"
-        if at % 8 == 0:
-            clauses[f"equal{at}"] = clauses[f"box{at}"]
-            clauses[f"word{at}"] = f"{clauses[f'box{at}']} AND s IN ('ash', 'oak')"
-    return clauses | {
-        "far": "x > 90 AND y > 80",
-        "two": "x < 1 AND y < 5 OR x > 99 AND y < 5",
-        "none": "x < 5 AND x > 6",
-    }
+World = tuple[thatch.Learned[Any], dict[str, Region], pa.Table, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def world(spark: SparkSession) -> tuple[ts.Learned, dict[str, Region], pa.Table, dict[str, Any]]:
-    """What was learnt, the regions, the events, and which of them each wants."""
-    dice, space = Random(SEED), Space.from_json(SPACE.to_json())
-    rows = [(dice.uniform(0, 60), dice.randrange(100), dice.choice(WORDS)) for _ in range(3000)]
-    schema = pa.schema([pa.field("x", pa.float64(), False), pa.field("y", pa.int64(), False), ("s", pa.string())])
-    events = pa.Table.from_arrays(list(map(pa.array, zip(*rows, strict=True))), schema=schema)
-    clauses = clauses_of(dice)
+def worlds(spark: SparkSession) -> dict[str, World]:
+    """What each engine learnt, the regions, the events, and which of them each wants."""
+    dice, space = Random(SEED), space_to_learn()
+    events, clauses = events_to_learn(dice), clauses_to_learn(dice)
     frame = spark.createDataFrame(list(clauses.items()), "id string, where string")
-    learned = ts.learn(spark.createDataFrame(events), frame, space)
     regions = {id: space.where(clause) for id, clause in clauses.items()}
-    return learned, regions, events, {id: region.contains_batch(events) for id, region in regions.items()}
+    wanted = {id: region.contains_batch(events) for id, region in regions.items()}
+    learned: dict[str, thatch.Learned[Any]] = {
+        "spark": ts.learn(spark.createDataFrame(events), frame, space),
+        "local": thatch.learn(events, clauses, space),
+    }
+    return {engine: (found, regions, events, wanted) for engine, found in learned.items()}
+
+
+@pytest.fixture(params=["spark", "local"])
+def world(request: pytest.FixtureRequest, worlds: dict[str, World]) -> World:
+    return worlds[request.param]
+
+
+def test_both_engines_learn_the_same(worlds: dict[str, World]) -> None:
+    ours, theirs = worlds["local"][0], worlds["spark"][0]
+    assert_same_learned(ours, theirs)
+    assert ours.page() == theirs.page()
 
 
 def inside(one: Region, other: Region) -> bool:
@@ -124,6 +114,10 @@ def test_regions_without_events_or_subscriptions(world: Any) -> None:
         assert (meeting, held) == (row["subscriptions"], row["events"])
         assert (meeting == 0) == (row["kind"] == "no subscription") and (held == 0) == (row["kind"] == "no event")
     assert learned.places.events.sum() == learned.places.sampled.sum() == 3000
+    cells = learned.places
+    lonely = int(cells.events[cells.subscriptions == 0].sum())
+    assert sum(row["events"] for row in rows) == lonely, "merged regions hold what their cells hold"
+    assert len(rows) < np.count_nonzero((cells.events > 0) != (cells.subscriptions > 0))
     unwanted = ~np.any([region.contains_batch(events) for region in regions.values()], axis=0)
     assert learned.places.unwanted.sum() == unwanted.sum()
 
@@ -141,6 +135,7 @@ def test_selectivity_and_cells_for_hilbert(spark: SparkSession) -> None:
     a = (draw.uniform(0, 1, 4000) ** 3 * 999).astype(np.int64)
     table = pa.table({"a": a, "b": a, "c": draw.integers(0, 1000, 4000), "d": draw.integers(0, 1000, 4000)})
     learned = ts.learn(spark.createDataFrame(table), spark.createDataFrame(pa.table(columns)), space)
+    assert_same_learned(thatch.learn(table, pa.table(columns), space), learned, with_phi=False)
     assert learned.attributes == ["a", "d"]
     found = {row["attribute"]: row for row in rows_of(learned.selectivity)}
     for name in "abcd":
@@ -171,9 +166,12 @@ def test_the_page_needs_nothing_but_itself(world: Any) -> None:
 @pytest.mark.filterwarnings("ignore:1 clauses are wrong")
 def test_bad_events_are_left_out(spark: SparkSession) -> None:
     space = Space.parse("x int not null 0..9")
-    events = spark.createDataFrame([(3,), (12,), (None,), (7,)], "x int")
-    clauses = spark.createDataFrame([("a", "x < 5"), ("b", "x < "), ("c", "x > 1")], "id string, where string")
+    values = [3, 12, None, 7]
+    events = spark.createDataFrame([(each,) for each in values], "x int")
+    rows = {"a": "x < 5", "b": "x < ", "c": "x > 1"}
+    clauses = spark.createDataFrame(list(rows.items()), "id string, where string")
     learned = ts.learn(events, clauses, space, on_error="skip")
+    assert_same_learned(thatch.learn(pa.table({"x": values}), rows, space, on_error="skip"), learned)
     found = {row["id"]: row["matches"] for row in rows_of(learned.matches)}
     assert (found["a"], found["c"]) == (1, 2) and learned.places.events.sum() == 2
     reduced = ts.reduce(clauses, space, merge=0.5, events=events, on_error="skip")
@@ -190,8 +188,11 @@ def test_bad_events_are_left_out(spark: SparkSession) -> None:
 def test_little(spark: SparkSession) -> None:
     space = Space.parse("x int, s string")
     nothing = spark.createDataFrame([], "x int, s string")
-    clauses = spark.createDataFrame([("a", "x < 5"), ("b", "s = 'q'")], "id string, where string")
+    rows = {"a": "x < 5 OR x IN (7, 9)", "b": "s = 'q'"}
+    clauses = spark.createDataFrame(list(rows.items()), "id string, where string")
     learned = ts.learn(nothing, clauses, space)
+    assert_same_learned(thatch.learn(nothing.toArrow(), rows, space), learned)
     assert rows_of(learned.phi) == [] and "<svg" in learned.page()
     one = ts.learn(spark.createDataFrame([(3, "q")], "x int, s string"), clauses.where("id = 'c'"), space)
     assert rows_of(one.matches) == []
+    assert_same_learned(thatch.learn(pa.table({"x": [3], "s": ["q"]}), {}, space), one, with_phi=False)

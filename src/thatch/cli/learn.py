@@ -7,50 +7,72 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from thatch.cli.arguments import OK, add_json, as_text
+from thatch.cli.engine_choice import add_engine, chosen_engine
+from thatch.cli.rules_request import RulesRequest
 from thatch.cli.spark_arguments import add_rules, on_spark, request_fields, seconds_text
 from thatch.cli.tabular import counted, table
+
+SHOWN = 3  # regions of each kind
 
 
 def add(commands: Any) -> None:
     command = commands.add_parser(
         "learn",
-        help="describe events and subscriptions, on Spark",
+        help="describe events and subscriptions",
         description="Describe events and subscriptions: which attributes separate subscriptions, where cells should "
-        "begin, how often each subscription matches, how similar they are, where events are that nobody wants. "
-        "With --output: tables and a page of plots.",
-        epilog="example: thatch learn trades.parquet --space 'price double, symbol string' --where alerts.txt "
-        "--output learnt",
+        "begin, how often each subscription matches, how similar they are, which events nobody wants, and which "
+        "subscriptions look where no event is. With --output: tables and a page of plots.",
+        epilog="example: thatch learn trades.parquet --where alerts.txt --output learnt",
     )
     command.add_argument("events", nargs="+", metavar="EVENTS", help="files, folders or globs, as for match")
+    add_engine(command)
     add_rules(command, "a folder for learn.html, hilbert.json and tables in Parquet")
     add_json(command)
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from thatch.cli.spark_jobs.session import check_spark_is_there
-
-    check_spark_is_there()
-    from thatch.cli.rules_request import RulesRequest
-    from thatch.cli.spark_jobs.rules import learnt
-
     request = RulesRequest(**request_fields(options))
-    result, starting = on_spark(options, request.session_zone, lambda session: learnt(session, request))
-    result["seconds_to_start_spark"] = starting
+    engine, why = chosen_engine(options, request.events, request.where, request.reading)
+    done = _on_spark(options, request) if engine == "spark" else _in_this_process(request)
+    result = {"engine": engine, "engine_reason": why} | done
     print(as_text(result) if options.json else "\n".join(summary(result)))
     return OK
 
 
+def _in_this_process(request: RulesRequest) -> dict[str, Any]:
+    from thatch.cli.local_jobs.rules import learnt
+
+    return learnt(request)
+
+
+def _on_spark(options: argparse.Namespace, request: RulesRequest) -> dict[str, Any]:
+    from thatch.cli.spark_jobs.session import check_spark_is_there
+
+    check_spark_is_there()
+    from thatch.cli.spark_jobs.rules import learnt
+
+    result, starting = on_spark(options, request.session_zone, lambda session: learnt(session, request))
+    return result | {"seconds_to_start_spark": starting}
+
+
 def summary(result: Mapping[str, Any]) -> Iterator[str]:
+    from thatch.reports.learn import KINDS, region_sentence, rest_sentence
+
     rows = [["attribute", "leaves", "jointly", "bounded by"]]
     for row in result["selectivity"]:
         rows.append([row["attribute"], *(f"{row[name]:.1%}" for name in ("share", "left", "bounded"))])
     yield table(rows)
     yield f"\nto be indexed: {', '.join(result['attributes'])}"
-    for row in result["regions"]:
-        events, wanted = counted(row["events"], "event"), counted(row["subscriptions"], "subscription")
-        yield f"{events if row['events'] else wanted} and {row['kind']}: {row['where']}"
+    for kind in KINDS:
+        regions = [row for row in result["regions"] if row["kind"] == kind]
+        for row in regions[:SHOWN]:
+            yield region_sentence(row, result["events"], result["subscriptions"])
+            yield f"    {row['where']}"
+        if regions[SHOWN:]:
+            yield rest_sentence(regions[SHOWN:], result["events"])
     events, wanted = counted(result["events"], "event"), counted(result["subscriptions"], "subscription")
     yield f"{events}, {wanted}, {seconds_text(result)}"
+    yield f"engine {result['engine']}: {result['engine_reason']}"
     if "output" in result:
         yield f"written to {result['output']}: learn.html shows it"

@@ -34,6 +34,7 @@ class MatchRequest:
 
     @property
     def session_zone(self) -> str:
+        """The zone in which times without one are read."""
         return self.time_zone if self.space is None else self.space.time_zone
 
     @property

@@ -8,12 +8,20 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thatch.errors import CallerError
 from thatch.local.files import Format, has_scheme
 from thatch.reports.audit import Audit
 from thatch.space.space import Space
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from thatch.reports.learn import Learned
+
+SHORT = ("selectivity", "cells", "pairs", "regions")  # tables of what was learnt that do not grow with what there is
+LONG = ("matches", "phi")
 
 
 @dataclass(frozen=True)
@@ -21,7 +29,7 @@ class RulesRequest:
     """What is to be looked at, and where what was found goes."""
 
     space: Space | None  # None: as the events have it
-    time_zone: str = "UTC"
+    time_zone: str = "UTC"  # of a space that is taken from the events
     where: Sequence[str] = ()  # files of rules
     events: Sequence[str] = ()
     reading: Format = field(default_factory=Format)
@@ -37,6 +45,7 @@ class RulesRequest:
 
     @property
     def session_zone(self) -> str:
+        """The zone in which times without one are read."""
         return self.time_zone if self.space is None else self.space.time_zone
 
     @property
@@ -70,3 +79,31 @@ def written_audit(found: Audit, folder: Path | None) -> dict[str, Any]:
         (folder / "audit.json").write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
         summary["output"] = str(folder)
     return summary
+
+
+def learnt_summary(found: Learned[Any]) -> dict[str, Any]:
+    """What the summary says of what was learnt."""
+    from thatch.reports.learn import listed
+
+    return {
+        "events": found.events,
+        "subscriptions": found.subscriptions,
+        "attributes": found.attributes,
+        "selectivity": sorted(listed(found.selectivity), key=lambda row: row["place"]),
+        "regions": listed(found.regions),
+    }
+
+
+def write_table(folder: Path, name: str, rows: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
+    (folder / name).mkdir()
+    pq.write_table(rows, folder / name / "part-0.parquet")
+
+
+def write_learnt_page(found: Learned[Any], folder: Path) -> None:
+    """The page, and the options of a cover engine."""
+    (folder / "learn.html").write_text(found.page(), encoding="utf-8")
+    options = {name: list(map(str, starts)) for name, starts in found.hilbert()["cells"].items()}
+    hilbert = {"attributes": found.attributes, "cells": options}
+    (folder / "hilbert.json").write_text(json.dumps(hilbert, indent=1) + "\n", encoding="utf-8")

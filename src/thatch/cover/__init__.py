@@ -9,6 +9,7 @@ In reading order:
     boxed           what engines that cover by a union share: members and questions as boxes
     batch           deciding about many regions in one call of a kernel
     breadth         the order in which a set is reduced: broad regions first
+    box_rows        many subscriptions as rows of boxes
     search          kernels of our exact engine
     exact           our exact engine: branch and bound over the boxes that meet the region
     rectangles      kernels of negative space

@@ -1,4 +1,4 @@
-"""Matching, reducing and auditing tables and files in this process, on Arrow: no Spark, no Java.
+"""Matching, reducing, learning about and auditing tables and files in this process, on Arrow: no Spark, no Java.
 
 In reading order:
 
@@ -14,5 +14,6 @@ In reading order:
     writing        folders of results
     match          `match`: every event with every subscription that wants it
     reduce         `reduce`: which subscriptions are redundant, and which ones prove it
+    learn          `learn`: what events and subscriptions look like
     audit          `audit`: a rule set reduced, described in words
 """

@@ -14,9 +14,10 @@ In reading order:
     learning  `learn`: what events and subscriptions look like
 """
 
+from thatch.reports.learn import Learned
 from thatch.spark.clauses import WrongClauses
 from thatch.spark.failures import translated_errors
-from thatch.spark.learning.learn import Learned, learn
+from thatch.spark.learning.learn import learn
 from thatch.spark.matching.choice import MatchPlan
 from thatch.spark.matching.match import explain, match, wrong_clauses, wrong_events
 from thatch.spark.reducing.audit import audit

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from thatch.cover.breadth import boxes_of, breadths
+from thatch.cover.box_rows import Boxed, boxed_regions
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
 from thatch.region.packing import Regions, pack_labels, pack_regions, restore_labels, unpack_regions
 from thatch.region.region import Region
-from thatch.space.arrays import Floats, Ints
+from thatch.space.arrays import Ints
 from thatch.space.axis import EnumAxis
 from thatch.space.space import Space
 from thatch.spark.clauses import compiled, wrong_clauses
@@ -31,25 +31,6 @@ from thatch.spark.failures import map_batches
 from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 from thatch.where.enum_bounds import within_enum
-
-
-class Boxed(NamedTuple):
-    """Some subscriptions as boxes low[m, d], high[m, d]; those of row i are starts[i] to starts[i + 1]. A row without
-    a box is one that no event can match."""
-
-    ids: pa.Array
-    low: Ints
-    high: Ints
-    starts: Ints
-    odd: dict[int, Region]  # rows of which the boxes are only those around
-
-    def breadths(self, space: Space) -> Floats:
-        """Of rows without a box, nothing that means anything."""
-        found = np.zeros(len(self.ids))
-        full = np.flatnonzero(np.diff(self.starts) > 0)
-        if len(full):
-            found[full] = breadths(self.low, self.high, np.append(self.starts[full], len(self.low)), space)
-        return found
 
 
 @dataclass(frozen=True)
@@ -75,7 +56,7 @@ class Source:
             rows, regions, wrong = compiled(batch, space)
             if wrong and not self.skip:
                 raise wrong_clauses(wrong)
-            return _of_regions(batch.column(0).take(pa.array(rows, pa.int64())), regions, space)
+            return boxed_regions(batch.column(0).take(pa.array(rows, pa.int64())), regions, space)
         names = [attribute.name for attribute in space]
         enums = {at for at in {*self.low, *self.high} if isinstance(space.attributes[at].axis, EnumAxis)}
         low = {names[at]: batch.column(f"low{at}") for at in self.low if at not in enums}
@@ -89,25 +70,9 @@ class Source:
                     for side, own in (("low", self.low), ("high", self.high))
                 ]
                 regions = within_enum(regions, at, ends[0], ends[1], space)
-            return _of_regions(batch.column(0), regions, space)
+            return boxed_regions(batch.column(0), regions, space)
         starts = np.concatenate(([0], np.cumsum(boxes.full))).astype(np.int64)
         return Boxed(batch.column(0), boxes.low[boxes.full], boxes.high[boxes.full], starts, {})
-
-
-def _of_regions(ids: pa.Array, regions: list[Region], space: Space) -> Boxed:
-    nothing = np.zeros((0, len(space)), np.int64)
-    lows, highs, sizes, odd = [nothing], [nothing], [0], dict[int, Region]()
-    for row, region in enumerate(regions):
-        if region.is_empty:
-            sizes.append(0)
-            continue
-        low, high, whole = boxes_of(region)
-        if not whole:
-            odd[row] = region
-        lows.append(low)
-        highs.append(high)
-        sizes.append(len(low))
-    return Boxed(ids, np.concatenate(lows), np.concatenate(highs), np.cumsum(sizes), odd)
 
 
 def source_of(subscriptions: SubscriptionFrame, skip: bool) -> tuple[Source, DataFrame]:

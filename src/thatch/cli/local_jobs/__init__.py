@@ -3,5 +3,5 @@
 In reading order:
 
     match  files of events against subscriptions
-    rules  reduce and audit over files of subscriptions
+    rules  reduce, learn and audit over files of subscriptions
 """

@@ -1,4 +1,4 @@
-"""`thatch reduce` and `thatch audit` in this process: files of subscriptions, and of events."""
+"""`thatch reduce`, `thatch learn` and `thatch audit` in this process: files of subscriptions, and of events."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.cli.local_jobs.match import all_or_nothing, check_clauses, rows_of
-from thatch.cli.rules_request import RulesRequest, report_folder, written_audit
+from thatch.cli.rules_request import (
+    LONG,
+    SHORT,
+    RulesRequest,
+    learnt_summary,
+    report_folder,
+    write_learnt_page,
+    write_table,
+    written_audit,
+)
 from thatch.cli.wrong_rows import named_options
 from thatch.local.audit import audit_of
+from thatch.local.learn import Learning
 from thatch.local.reduce import LocalReduction
 from thatch.local.writing import output_kind
 from thatch.merge.weighing import budget_of
@@ -67,6 +77,26 @@ def _write(result: pa.Table, request: RulesRequest) -> None:
         for batch in result.to_batches():
             output.write(batch)
         output.finish()
+
+
+def learnt(request: RulesRequest) -> dict[str, Any]:
+    """What the summary says; a page and tables go into the folder."""
+    start = time.perf_counter()
+    with named_options():
+        rows = rows_of(request.where, request.reading, request.skip)
+        work = Learning.of(
+            list(request.events), rows, request.space, request.on_error, request.reading, request.time_zone
+        )
+        check_clauses(work.match.compiled.wrong, request.skip)
+        folder = report_folder(request)
+        found = work.result()
+        summary = learnt_summary(found)
+        if folder is not None:
+            for name in (*SHORT, *LONG):
+                write_table(folder, name, getattr(found, name))
+            write_learnt_page(found, folder)
+            summary["output"] = request.output
+    return summary | {"seconds": time.perf_counter() - start}
 
 
 def audited(request: RulesRequest) -> tuple[Audit, dict[str, Any]]:

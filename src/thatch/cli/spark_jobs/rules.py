@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thatch.spark as ts
-from thatch.cli.rules_request import RulesRequest, report_folder, written_audit
+from thatch.cli.rules_request import (
+    LONG,
+    SHORT,
+    RulesRequest,
+    learnt_summary,
+    report_folder,
+    write_learnt_page,
+    write_table,
+    written_audit,
+)
 from thatch.cli.spark_jobs.failures import check_readable, translated_failures
 from thatch.cli.spark_jobs.inputs import Events
 from thatch.cli.spark_jobs.outputs import Output
@@ -22,8 +29,6 @@ from thatch.local.writing import output_kind
 from thatch.reports.audit import Audit
 
 SHOWN = 10  # rows, where there is no output
-SHORT = ("selectivity", "cells", "pairs", "regions")  # tables of what was learnt that do not grow with what there is
-LONG = ("matches", "phi")
 
 
 class Inputs:
@@ -91,30 +96,20 @@ def learnt(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
     assert usable is not None
     with inputs.translated_failures(), progress(session):
         found = ts.learn(usable, inputs.rules, inputs.space, on_error=request.on_error)
-        summary: dict[str, Any] = {
-            "events": found.events,
-            "subscriptions": found.subscriptions,
-            "attributes": found.attributes,
-            "selectivity": sorted(found.selectivity.toArrow().to_pylist(), key=lambda row: row["place"]),
-            "regions": found.regions.limit(SHOWN).toArrow().to_pylist(),
-        }
+        summary = learnt_summary(found)
         if folder is not None:
             written: dict[str, Any] = {}
             for name in SHORT:  # without a Spark job for each
                 rows = getattr(found, name).toArrow()
-                (folder / name).mkdir()
-                pq.write_table(rows, folder / name / "part-0.parquet")
+                write_table(folder, name, rows)
                 written[name] = session.createDataFrame(rows)
             for name in LONG:
                 path, rows = str(folder.resolve() / name), getattr(found, name)
                 rows.write.parquet(path)
                 written[name] = session.read.schema(rows.schema).parquet(path)
             kept = written.pop("phi")
-            found = replace(found, **written, find_phi=lambda: kept)  # the page need not count again
-            (folder / "learn.html").write_text(found.page(), encoding="utf-8")
-            options = {name: list(map(str, starts)) for name, starts in found.hilbert()["cells"].items()}
-            hilbert = {"attributes": found.attributes, "cells": options}
-            (folder / "hilbert.json").write_text(json.dumps(hilbert, indent=1) + "\n", encoding="utf-8")
+            # The page need not count again.
+            write_learnt_page(replace(found, **written, find_phi=lambda: kept), folder)
             summary["output"] = request.output
     return summary | {"seconds": time.perf_counter() - start}
 

@@ -2,7 +2,7 @@
 
 In reading order:
 
-    similar  the congestion paper's phi, and similar pairs
-    places   where events are and where subscriptions are
+    similar  phi of subscriptions, and similar pairs, by joins
+    places   events and subscriptions counted on a grid of cells
     learn    `learn`: selectivity, cell boundaries, matches, similarity, places
 """

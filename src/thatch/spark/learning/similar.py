@@ -1,39 +1,19 @@
-"""How alike subscriptions are, by the events that they want: phi of each, and pairs.
-
-From congestion (III-B), on a sample of events. When S is withdrawn, the subscriptions that only S held back are
-forwarded in its place: NRS(S), its new roots. INC(S) are those that meet S, and neither cover it nor are covered by it.
-P(.) are the events that somebody of them wants.
-
-    P*(S) = P(NRS(S)) ∪ (P(S) ∩ P(INC(S)))          phi(S) = |P*(S)| / |P(S)|
-
-A root is covered by no other one. Whoever meets a root is either covered by it, and then a new root, or inside one, or
-inside another root that meets S; or it is in INC. So phi of a root is the share of its events that somebody else wants,
-too. Who is no root has no new roots, and its phi counts INC alone. Two that are equal are both taken for roots, each
-the successor of the other.
-
-Whether one covers another is decided exactly, by their regions. Only those are asked that want an event of the sample
-in common: who covers S wants all events of S, so those that want the event of S that fewest want.
-"""
+"""phi of subscriptions, and similar pairs (learning/similar.py), by Spark's joins over the pairs of a sample."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thatch.cover.verdict import is_covered
-from thatch.errors import TooManyBoxes
-from thatch.region.region import Region
-from thatch.region.term import boxes_to_terms
+from thatch.cover.box_rows import Boxed
+from thatch.learning.similar import ALIKE, nested
 from thatch.space.space import Space
 from thatch.spark.encoded import Source, packed_boxes, packed_region, unpacked_boxes, unpacked_region
 from thatch.spark.failures import map_batches
-
-ALIKE = 200  # subscriptions, those that want most, of which all pairs are compared
 
 
 class EncodeRegions:
@@ -69,41 +49,17 @@ class Nest:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         space = self._source.new_space()
         for batch in batches:
-            inside, around = _nested(batch, space)
+            rows = np.arange(batch.num_rows)
+            inside, around = nested(_boxed(batch, "", space), rows, _boxed(batch, "other_", space), rows, space)
             columns = [batch.column("id"), batch.column("other"), pa.array(inside), pa.array(around)]
             yield pa.record_batch(columns, names=["id", "other", "inside", "around"])
 
 
-def _nested(batch: pa.RecordBatch, space: Space) -> tuple[Any, Any]:
-    low, high, starts = unpacked_boxes(batch.column("boxes"), len(space))
-    other_low, other_high, other_starts = unpacked_boxes(batch.column("other_boxes"), len(space))
-    regions, others = batch.column("region").to_pylist(), batch.column("other_region").to_pylist()
-    plain = (np.diff(starts) == 1) & (np.diff(other_starts) == 1)
-    plain &= np.array([one is None and other is None for one, other in zip(regions, others, strict=True)], np.bool_)
-    inside, around = np.zeros(len(plain), np.bool_), np.zeros(len(plain), np.bool_)
-    rows = np.flatnonzero(plain)
-    one, other = starts[rows], other_starts[rows]
-    inside[rows] = ((low[one] >= other_low[other]) & (high[one] <= other_high[other])).all(axis=1)
-    around[rows] = ((low[one] <= other_low[other]) & (high[one] >= other_high[other])).all(axis=1)
-    for row in np.flatnonzero(~plain).tolist():
-        own, their = slice(starts[row], starts[row + 1]), slice(other_starts[row], other_starts[row + 1])
-        mine = _region(regions[row], low[own], high[own], space)
-        theirs = _region(others[row], other_low[their], other_high[their], space)
-        inside[row], around[row] = _is_inside(mine, theirs), _is_inside(theirs, mine)
-    return inside, around
-
-
-def _is_inside(one: Region, other: Region) -> bool:
-    try:
-        return is_covered(one, [other])
-    except TooManyBoxes:
-        return False
-
-
-def _region(data: bytes | None, low: Any, high: Any, space: Space) -> Region:
-    if data is not None:
-        return unpacked_region(data, space)
-    return Region(space, boxes_to_terms(low, high, space))
+def _boxed(batch: pa.RecordBatch, side: str, space: Space) -> Boxed:
+    low, high, starts = unpacked_boxes(batch.column(f"{side}boxes"), len(space))
+    regions = enumerate(batch.column(f"{side}region").to_pylist())
+    odd = {row: unpacked_region(data, space) for row, data in regions if data is not None}
+    return Boxed(batch.column("id"), low, high, starts, odd)
 
 
 def phi(pairs: DataFrame, frame: DataFrame, source: Source, id: str) -> DataFrame:

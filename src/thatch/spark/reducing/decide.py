@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from thatch.cover.active_set import NAMES_MAX
+from thatch.cover.box_rows import Boxed
 from thatch.cover.boxed import BOXES_MAX, COVERED
 from thatch.cover.exact import ExactEngine
 from thatch.cover.verdict import Covered
@@ -32,7 +33,7 @@ from thatch.region.region import Region
 from thatch.region.term import boxes_to_terms
 from thatch.space.arrays import Ints
 from thatch.space.space import Space
-from thatch.spark.encoded import Boxed, Source, packed_boxes, packed_region, unpacked_boxes, unpacked_region
+from thatch.spark.encoded import Source, packed_boxes, packed_region, unpacked_boxes, unpacked_region
 from thatch.spark.reducing.divide import Division
 from thatch.spark.reducing.guard import Sample
 
