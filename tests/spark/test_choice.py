@@ -27,7 +27,7 @@ from thatch.spark.matching.choice import (
     choose,
     is_index_too_large,
 )
-from thatch.spark.matching.facts import Facts, JoinEstimate, Wanted
+from thatch.spark.matching.facts import Facts, JoinEstimate, MissingFact
 
 PURE = ("facts", "choice", "keys", "cells")  # modules of `matching` that know nothing of Spark
 
@@ -125,13 +125,13 @@ def test_what_cannot_be_done_is_an_error(case: str) -> None:
 
 
 GUESS, COUNT, SCAN, EVENTS, JOIN = (
-    Wanted.SUBSCRIPTIONS_GUESSED,
-    Wanted.SUBSCRIPTIONS,
-    Wanted.IS_PLAIN_SCAN,
-    Wanted.EVENTS_GUESSED,
-    Wanted.JOIN,
+    MissingFact.SUBSCRIPTIONS_GUESSED,
+    MissingFact.SUBSCRIPTIONS,
+    MissingFact.IS_PLAIN_SCAN,
+    MissingFact.EVENTS_GUESSED,
+    MissingFact.JOIN,
 )
-ASKED: dict[str, tuple[dict[str, Any], list[Wanted]]] = {
+ASKED: dict[str, tuple[dict[str, Any], list[MissingFact]]] = {
     "native by name": ({"asked": "native"}, []),
     "arrow by name": ({"asked": "arrow"}, [GUESS]),
     "arrow by name, many": ({"asked": "arrow", "subscriptions_guessed": 1e9}, [GUESS, COUNT]),
@@ -149,9 +149,9 @@ ASKED: dict[str, tuple[dict[str, Any], list[Wanted]]] = {
 def test_a_fact_is_asked_for_when_the_choice_depends_on_it(case: str) -> None:
     change, expected = ASKED[case]
     whole = replace(FACTS, **change)
-    nothing: dict[str, Any] = dict.fromkeys(map(str, Wanted))
+    nothing: dict[str, Any] = dict.fromkeys(map(str, MissingFact))
     facts, asked = replace(whole, **nothing), []
-    while isinstance(found := choose(facts), Wanted):
+    while isinstance(found := choose(facts), MissingFact):
         asked.append(found)
         facts = replace(facts, **{found.value: getattr(whole, found)})
     assert asked == expected
@@ -159,14 +159,14 @@ def test_a_fact_is_asked_for_when_the_choice_depends_on_it(case: str) -> None:
 
 
 def test_wanted_are_fields() -> None:
-    assert {each.name for each in fields(Facts) if each.default is None} == set(map(str, Wanted))
+    assert {each.name for each in fields(Facts) if each.default is None} == set(map(str, MissingFact))
 
 
 def test_subscriptions_are_counted_only_where_the_guess_is_near() -> None:
     facts = replace(FACTS, subscriptions=None)
     edge = FACTS.limit_bytes / (4 * FACTS.subscription_bytes)
     assert is_index_too_large(replace(facts, subscriptions_guessed=edge - 1)) is False
-    assert is_index_too_large(replace(facts, subscriptions_guessed=edge)) is Wanted.SUBSCRIPTIONS
+    assert is_index_too_large(replace(facts, subscriptions_guessed=edge)) is MissingFact.SUBSCRIPTIONS
     counted = replace(facts, subscriptions_guessed=math.inf, subscriptions=FACTS.limit_bytes // 80)
     assert is_index_too_large(counted) is False  # just fits
     assert is_index_too_large(replace(counted, subscriptions=FACTS.limit_bytes // 80 + 1)) is True
@@ -176,7 +176,7 @@ def test_a_sample_is_taken_from_where_it_could_spare_something() -> None:
     edge = SAMPLING / (ARROW_EVENT + 5 * ARROW_VALUE)
     facts = replace(FACTS, join=None)
     assert isinstance(choose(replace(facts, events_guessed=edge * 0.999)), Choice)
-    assert choose(replace(facts, events_guessed=edge * 1.001)) is Wanted.JOIN
+    assert choose(replace(facts, events_guessed=edge * 1.001)) is MissingFact.JOIN
 
 
 @pytest.mark.parametrize("strategy", ["fast", "", "AUTO", "x" * 1000])

@@ -6,11 +6,12 @@ In reading order:
     arguments          what several commands take: a space, clauses with their places; exit statuses
     match_request      what `thatch match` is asked to do, whichever engine does it
     wrong_rows         subscriptions and events that cannot be used, in words
-    engine_choice      which engine does the work
     rules_request      what the commands about subscriptions are asked to do
+    engine             the interface of both engines
     local_jobs         what the commands do in this process
     spark_jobs         what the commands do on Spark
-    spark_arguments    what the commands on Spark take
+    engine_choice      which engine does the work
+    spark_arguments    what the commands over tables and files take
     match              `thatch match`
     reduce             `thatch reduce`
     learn              `thatch learn`

@@ -9,8 +9,8 @@ from typing import Any
 
 from thatch.cli.arguments import NO, OK, add_json, as_text
 from thatch.cli.engine_choice import add_engine, chosen_engine
-from thatch.cli.rules_request import RulesRequest
-from thatch.cli.spark_arguments import add_rules, on_spark, request_fields, seconds_text
+from thatch.cli.rules_request import AuditRequest
+from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text
 from thatch.cli.tabular import counted
 from thatch.reports.audit import DUPLICATE, EMPTY, INSIDE, UNION, Audit, short
 
@@ -49,32 +49,15 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    request = RulesRequest(**request_fields(options), merge=options.merge)
-    engine, why = chosen_engine(options, request.events, request.where, request.reading)
-    found, done = _on_spark(options, request) if engine == "spark" else _in_this_process(request)
-    result = {"engine": engine, "engine_reason": why} | done
+    request = AuditRequest(**request_fields(options), merge=options.merge)
+    engine, why = chosen_engine(options, request)
+    found, done = engine.audit(request)
+    result = {"engine": engine.name, "engine_reason": why} | done
     if options.json:
         print(as_text(result if options.output else {**result, "audit": found.to_json()}))
     else:
         print("\n".join(summary(found, result)))
     return NO if found.findings else OK
-
-
-def _in_this_process(request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
-    from thatch.cli.local_jobs.rules import audited
-
-    return audited(request)
-
-
-def _on_spark(options: argparse.Namespace, request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
-    from thatch.cli.spark_jobs.session import check_spark_is_there
-
-    check_spark_is_there()
-    from thatch.cli.spark_jobs.rules import audited
-
-    both, starting = on_spark(options, request.session_zone, lambda session: audited(session, request))
-    found, result = both
-    return found, result | {"seconds_to_start_spark": starting}
 
 
 def summary(found: Audit, result: Mapping[str, Any]) -> Iterator[str]:

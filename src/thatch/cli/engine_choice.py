@@ -6,6 +6,11 @@ import argparse
 import os
 from collections.abc import Sequence
 
+from thatch.cli.engine import Engine
+from thatch.cli.local_jobs.engine import LocalEngine
+from thatch.cli.match_request import MatchRequest
+from thatch.cli.rules_request import RulesRequest
+from thatch.cli.spark_jobs.engine import SparkEngine
 from thatch.cli.tabular import megabytes
 from thatch.errors import CallerError
 from thatch.local.files import Format, files_in, has_scheme, one_kind
@@ -24,10 +29,24 @@ def add_engine(command: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_engine(
+def chosen_engine(options: argparse.Namespace, request: MatchRequest | RulesRequest) -> tuple[Engine, str]:
+    """The engine, and why."""
+    name, why = _choice(options, request.events, request.where, request.reading)
+    if name == "local":
+        return LocalEngine(options.is_program), why
+    return SparkEngine(options.master, dict(_setting(each) for each in options.conf)), why
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise CallerError(f"--conf is KEY=VALUE, not {text!r}")
+    return name, value
+
+
+def _choice(
     options: argparse.Namespace, events: Sequence[str], rules: Sequence[str], reading: Format
 ) -> tuple[str, str]:
-    """The engine, and why."""
     if options.engine != "auto":
         return options.engine, "it was asked for"
     if options.master or options.conf:

@@ -8,8 +8,8 @@ from typing import Any
 
 from thatch.cli.arguments import OK, add_json, as_text
 from thatch.cli.engine_choice import add_engine, chosen_engine
-from thatch.cli.rules_request import RulesRequest
-from thatch.cli.spark_arguments import add_rules, on_spark, request_fields, seconds_text
+from thatch.cli.rules_request import LearnRequest
+from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text
 from thatch.cli.tabular import counted, table
 
 SHOWN = 3  # regions of each kind
@@ -32,28 +32,11 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    request = RulesRequest(**request_fields(options))
-    engine, why = chosen_engine(options, request.events, request.where, request.reading)
-    done = _on_spark(options, request) if engine == "spark" else _in_this_process(request)
-    result = {"engine": engine, "engine_reason": why} | done
+    request = LearnRequest(**request_fields(options))
+    engine, why = chosen_engine(options, request)
+    result = {"engine": engine.name, "engine_reason": why} | engine.learn(request)
     print(as_text(result) if options.json else "\n".join(summary(result)))
     return OK
-
-
-def _in_this_process(request: RulesRequest) -> dict[str, Any]:
-    from thatch.cli.local_jobs.rules import learnt
-
-    return learnt(request)
-
-
-def _on_spark(options: argparse.Namespace, request: RulesRequest) -> dict[str, Any]:
-    from thatch.cli.spark_jobs.session import check_spark_is_there
-
-    check_spark_is_there()
-    from thatch.cli.spark_jobs.rules import learnt
-
-    result, starting = on_spark(options, request.session_zone, lambda session: learnt(session, request))
-    return result | {"seconds_to_start_spark": starting}
 
 
 def summary(result: Mapping[str, Any]) -> Iterator[str]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict
-from importlib.abc import MetaPathFinder
 from typing import Any
 
 from thatch.cli.arguments import NO, OK, add_json, add_space, as_text, shown_value
+from thatch.cli.engine import Engine
 from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.match_request import MatchRequest
-from thatch.cli.spark_arguments import add_running, add_where, on_spark, request_fields, seconds_text
+from thatch.cli.spark_arguments import add_running, add_where, request_fields, seconds_text
 from thatch.cli.tabular import counted, table
 from thatch.space.json_values import readable
 
@@ -75,54 +73,25 @@ def run(options: argparse.Namespace) -> int:
         writing=options.format,
         skipped=options.skipped,
     )
-    engine, why = chosen_engine(options, request.events, request.where, request.reading)
+    engine, why = chosen_engine(options, request)
     if options.explain:
-        return _explain(options, request, engine, why)
-    done = _on_spark(options, request) if engine == "spark" else _in_this_process(options, request)
-    result = {"engine": engine, "engine_reason": why} | done
+        return _explain(options, engine, request, why)
+    result = {"engine": engine.name, "engine_reason": why} | engine.match(request)
     for row in result.get("first", ()):
         row.update((name, readable(value)) for name, value in row.items())
     print(as_text(result) if options.json else "\n".join(summary(result)))
     return OK if result["matches"] else NO
 
 
-class _WithoutPandas(MetaPathFinder):
-    """Arrow looks for pandas before it makes an array. To load it takes longer than to match a small table."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
-        if name == "pandas":
-            raise ImportError("a command has no use for pandas")
-
-
-def _in_this_process(options: argparse.Namespace, request: MatchRequest) -> dict[str, Any]:
-    if options.is_program and "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _WithoutPandas())
-    from thatch.cli.local_jobs.match import match
-
-    return match(request)
-
-
-def _on_spark(options: argparse.Namespace, request: MatchRequest) -> dict[str, Any]:
-    from thatch.cli.spark_jobs.session import check_spark_is_there
-
-    check_spark_is_there()
-    from thatch.cli.spark_jobs import match
-
-    result, starting = on_spark(options, request.session_zone, lambda session: match.run(session, request))
-    return result | {"seconds_to_start_spark": starting}
-
-
-def _explain(options: argparse.Namespace, request: MatchRequest, engine: str, why: str) -> int:
-    if engine == "local":
-        print(as_text({"engine": engine, "reason": why}) if options.json else f"engine: local\nbecause: {why}")
-        return OK
-    from thatch.cli.spark_jobs.session import check_spark_is_there
-
-    check_spark_is_there()
-    from thatch.cli.spark_jobs import match
-
-    plan, _ = on_spark(options, request.session_zone, lambda session: match.explained(session, request))
-    print(as_text({"engine": engine} | asdict(plan)) if options.json else f"engine: spark, because {why}\n{plan}")
+def _explain(options: argparse.Namespace, engine: Engine, request: MatchRequest, why: str) -> int:
+    plan = engine.explain(request)
+    text = plan.pop("text", None)
+    if options.json:
+        print(as_text({"engine": engine.name} | (plan or {"reason": why})))
+    elif text is None:
+        print(f"engine: {engine.name}\nbecause: {why}")
+    else:
+        print(f"engine: {engine.name}, because {why}\n{text}")
     return OK
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,14 +28,13 @@ LONG = ("matches", "phi")
 
 @dataclass(frozen=True)
 class RulesRequest:
-    """What is to be looked at, and where what was found goes."""
+    """What is to be looked at, and where what was found goes. Each command has a type of its own below."""
 
     space: Space | None  # None: as the events have it
     time_zone: str = "UTC"  # of a space that is taken from the events
     where: Sequence[str] = ()  # files of rules
     events: Sequence[str] = ()
     reading: Format = field(default_factory=Format)
-    merge: float | None = None
     skip: bool = False
     output: str | None = None
     overwrite: bool = False
@@ -53,31 +54,58 @@ class RulesRequest:
         return "skip" if self.skip else "raise"
 
 
-def report_folder(request: RulesRequest) -> Path | None:
-    """A folder to write into, empty; one that is there is replaced if that is asked for and we wrote it."""
-    if request.output is None:
-        return None
+@dataclass(frozen=True)
+class ReduceRequest(RulesRequest):
+    merge: float | None = None  # the share that a merger may add; None: no mergers
+
+
+@dataclass(frozen=True)
+class LearnRequest(RulesRequest):
+    pass
+
+
+@dataclass(frozen=True)
+class AuditRequest(RulesRequest):
+    merge: float | None = 0.0
+
+
+def check_report(request: RulesRequest) -> None:
+    """Refuse an output that is there already, unless it may be replaced and we wrote it."""
+    folder = Path(request.output or "")
+    if request.output is None or not folder.exists():
+        return
+    if not request.overwrite:
+        raise CallerError(f"{folder} exists already: choose another path, or give --overwrite")
+    if not folder.is_dir() or not any((folder / name).exists() for name in ("learn.html", "audit.html")):
+        raise CallerError(f"{folder} was not written by this command: remove it, or choose another path")
+
+
+@contextmanager
+def report_folder(request: RulesRequest) -> Iterator[Path]:
+    """A new folder that takes the place of the output when all is written; nothing is left of a failure."""
+    assert request.output is not None
     folder = Path(request.output)
-    ours = ("learn.html", "audit.html")
-    if folder.exists():
-        if not request.overwrite:
-            raise CallerError(f"{folder} exists already: choose another path, or give --overwrite")
-        if not folder.is_dir() or not any((folder / name).exists() for name in ours):
-            raise CallerError(f"{folder} was not written by this command: remove it, or choose another path")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    return folder
+    part = folder.with_name(f"{folder.name}.{secrets.token_hex(8)}.part")
+    part.mkdir(parents=True)
+    try:
+        yield part
+        if folder.exists():
+            shutil.rmtree(folder)
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
-def written_audit(found: Audit, folder: Path | None) -> dict[str, Any]:
+def written_audit(found: Audit, request: AuditRequest) -> dict[str, Any]:
     """What the summary says; page and JSON go into the folder."""
     summary: dict[str, Any] = {"rules": found.rules, "kept": found.kept, "redundant": len(found.findings)}
     summary |= {"never_fired": len(found.never_fired)} if found.events is not None else {}
     summary |= {"duplicates": len(found.duplicates), "mergers": len(found.mergers), "saves": found.totals}
-    if folder is not None:
-        (folder / "audit.html").write_text(found.page(), encoding="utf-8")
-        (folder / "audit.json").write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
-        summary["output"] = str(folder)
+    if request.output is not None:
+        with report_folder(request) as folder:
+            (folder / "audit.html").write_text(found.page(), encoding="utf-8")
+            (folder / "audit.json").write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+        summary["output"] = request.output
     return summary
 
 

@@ -1,19 +1,12 @@
-"""What the commands on Spark take: files of events and subscriptions, and how Spark runs."""
+"""What the commands over tables and files take: files of events and subscriptions, and how Spark runs."""
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from thatch.cli.arguments import add_space, space_of
-from thatch.errors import CallerError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-T = TypeVar("T")
 
 
 def add_where(command: argparse.ArgumentParser) -> None:
@@ -78,24 +71,6 @@ def request_fields(options: argparse.Namespace) -> dict[str, Any]:
         "output": options.output,
         "overwrite": options.overwrite,
     }
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise CallerError(f"--conf is KEY=VALUE, not {text!r}")
-    return name, value
-
-
-def on_spark(options: argparse.Namespace, time_zone: str, work: Callable[[SparkSession], T]) -> tuple[T, float]:
-    """What some work returns that needs a session, and the seconds that Spark took to start."""
-    from thatch.cli.spark_jobs.session import spark_session
-
-    settings = dict(_setting(each) for each in options.conf)
-    start = time.perf_counter()
-    with spark_session(time_zone, options.master, settings) as session:
-        starting = time.perf_counter() - start
-        return work(session), starting
 
 
 def seconds_text(result: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 In reading order:
 
-    match  files of events against subscriptions
-    rules  reduce, learn and audit over files of subscriptions
+    match   files of events against subscriptions
+    rules   reduce, learn and audit over files of subscriptions
+    engine  the engine: a method for each command
 """

@@ -13,7 +13,11 @@ from thatch.cli.local_jobs.match import all_or_nothing, check_clauses, rows_of
 from thatch.cli.rules_request import (
     LONG,
     SHORT,
+    AuditRequest,
+    LearnRequest,
+    ReduceRequest,
     RulesRequest,
+    check_report,
     learnt_summary,
     report_folder,
     write_learnt_page,
@@ -32,7 +36,7 @@ from thatch.space.event_columns import detail_names
 SHOWN = 10  # rows, where there is no output
 
 
-def reduced(request: RulesRequest) -> dict[str, Any]:
+def reduced(request: ReduceRequest) -> dict[str, Any]:
     """What the summary says; the result goes to the output, or its first rows into the summary."""
     start = time.perf_counter()
     with named_options():
@@ -66,7 +70,7 @@ def _with_details(result: pa.Table, work: LocalReduction) -> pa.Table:
     return result
 
 
-def _write(result: pa.Table, request: RulesRequest) -> None:
+def _write(result: pa.Table, request: ReduceRequest) -> None:
     assert request.output is not None
     kind = output_kind(request.output)
     if kind == "csv":  # which has no arrays
@@ -79,7 +83,7 @@ def _write(result: pa.Table, request: RulesRequest) -> None:
         output.finish()
 
 
-def learnt(request: RulesRequest) -> dict[str, Any]:
+def learnt(request: LearnRequest) -> dict[str, Any]:
     """What the summary says; a page and tables go into the folder."""
     start = time.perf_counter()
     with named_options():
@@ -88,26 +92,27 @@ def learnt(request: RulesRequest) -> dict[str, Any]:
             list(request.events), rows, request.space, request.on_error, request.reading, request.time_zone
         )
         check_clauses(work.match.compiled.wrong, request.skip)
-        folder = report_folder(request)
+        check_report(request)
         found = work.result()
         summary = learnt_summary(found)
-        if folder is not None:
-            for name in (*SHORT, *LONG):
-                write_table(folder, name, getattr(found, name))
-            write_learnt_page(found, folder)
+        if request.output is not None:
+            with report_folder(request) as folder:
+                for name in (*SHORT, *LONG):
+                    write_table(folder, name, getattr(found, name))
+                write_learnt_page(found, folder)
             summary["output"] = request.output
     return summary | {"seconds": time.perf_counter() - start}
 
 
-def audited(request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
+def audited(request: AuditRequest) -> tuple[Audit, dict[str, Any]]:
     """The audit and what the summary says; page and JSON go into the folder."""
     start = time.perf_counter()
     with named_options():
         budget = budget_of(request.merge)
         work = _reduction(request)
-        folder = report_folder(request)
+        check_report(request)
         found = audit_of(work, budget)
-        summary = written_audit(found, folder)
+        summary = written_audit(found, request)
     return found, summary | {"seconds": time.perf_counter() - start}
 
 

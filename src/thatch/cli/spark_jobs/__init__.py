@@ -9,4 +9,5 @@ In reading order:
     failures    what is wrong with files, with the place of each mistake
     match       files of events against subscriptions
     rules       reduce, learn and audit over files of subscriptions
+    engine      the engine: a method for each command
 """

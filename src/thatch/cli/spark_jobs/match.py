@@ -31,7 +31,7 @@ def explained(session: SparkSession, request: MatchRequest) -> MatchPlan:
             return _job(events, subscriptions, request, space).plan()
 
 
-def run(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
+def matched(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
     """Match, write the output, and return what the summary says."""
     start = time.perf_counter()
     with translated_failures(None, None, request.space):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +14,11 @@ import thatch.spark as ts
 from thatch.cli.rules_request import (
     LONG,
     SHORT,
+    AuditRequest,
+    LearnRequest,
+    ReduceRequest,
     RulesRequest,
+    check_report,
     learnt_summary,
     report_folder,
     write_learnt_page,
@@ -27,6 +32,7 @@ from thatch.cli.spark_jobs.rule_files import RuleFiles, SubscriptionFiles, infer
 from thatch.cli.spark_jobs.session import progress
 from thatch.local.writing import output_kind
 from thatch.reports.audit import Audit
+from thatch.reports.learn import Learned
 
 SHOWN = 10  # rows, where there is no output
 
@@ -58,7 +64,7 @@ class Inputs:
         return translated_failures(None if self.request.skip else self.events, self.subscriptions, self.space)
 
 
-def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
+def reduced(session: SparkSession, request: ReduceRequest) -> dict[str, Any]:
     """What the summary says; the result goes to the output, or its first rows into the summary."""
     start, inputs = time.perf_counter(), Inputs(session, request)
     output = None
@@ -88,39 +94,43 @@ def reduced(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
     return summary | {"seconds": time.perf_counter() - start}
 
 
-def learnt(session: SparkSession, request: RulesRequest) -> dict[str, Any]:
+def learnt(session: SparkSession, request: LearnRequest) -> dict[str, Any]:
     """What the summary says; a page and tables go into the folder."""
     start, inputs = time.perf_counter(), Inputs(session, request)
-    folder = report_folder(request)
+    check_report(request)
     usable = inputs.usable
     assert usable is not None
     with inputs.translated_failures(), progress(session):
         found = ts.learn(usable, inputs.rules, inputs.space, on_error=request.on_error)
         summary = learnt_summary(found)
-        if folder is not None:
-            written: dict[str, Any] = {}
-            for name in SHORT:  # without a Spark job for each
-                rows = getattr(found, name).toArrow()
-                write_table(folder, name, rows)
-                written[name] = session.createDataFrame(rows)
-            for name in LONG:
-                path, rows = str(folder.resolve() / name), getattr(found, name)
-                rows.write.parquet(path)
-                written[name] = session.read.schema(rows.schema).parquet(path)
-            kept = written.pop("phi")
-            # The page need not count again.
-            write_learnt_page(replace(found, **written, find_phi=lambda: kept), folder)
+        if request.output is not None:
+            with report_folder(request) as folder:
+                _write_learnt(found, folder, session)
             summary["output"] = request.output
     return summary | {"seconds": time.perf_counter() - start}
 
 
-def audited(session: SparkSession, request: RulesRequest) -> tuple[Audit, dict[str, Any]]:
+def _write_learnt(found: Learned[DataFrame], folder: Path, session: SparkSession) -> None:
+    written: dict[str, Any] = {}
+    for name in SHORT:  # without a Spark job for each
+        rows = getattr(found, name).toArrow()
+        write_table(folder, name, rows)
+        written[name] = session.createDataFrame(rows)
+    for name in LONG:
+        path, rows = str(folder.resolve() / name), getattr(found, name)
+        rows.write.parquet(path)
+        written[name] = session.read.schema(rows.schema).parquet(path)
+    kept = written.pop("phi")
+    write_learnt_page(replace(found, **written, find_phi=lambda: kept), folder)  # which need not count again
+
+
+def audited(session: SparkSession, request: AuditRequest) -> tuple[Audit, dict[str, Any]]:
     """The audit and what the summary says; page and JSON go into the folder."""
     start, inputs = time.perf_counter(), Inputs(session, request)
-    folder = report_folder(request)
+    check_report(request)
     with inputs.translated_failures(), progress(session):
         found = ts.audit(
             inputs.rules, inputs.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         )
-    summary = written_audit(found, folder)
+    summary = written_audit(found, request)
     return found, summary | {"seconds": time.perf_counter() - start}

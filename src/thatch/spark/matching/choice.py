@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from thatch.errors import CallerError, shown
-from thatch.spark.matching.facts import Facts, Wanted
+from thatch.spark.matching.facts import Facts, MissingFact
 
 STRATEGIES = ("auto", "native", "arrow", "files")
 
@@ -56,7 +56,7 @@ def check_strategy(strategy: str) -> None:
         raise CallerError(f"strategy is one of {', '.join(map(repr, STRATEGIES))}, not {shown(strategy)}")
 
 
-def choose(facts: Facts) -> Choice | Wanted:
+def choose(facts: Facts) -> Choice | MissingFact:
     """A strategy and why, or the fact that the choice needs next.
 
     Raises:
@@ -66,7 +66,7 @@ def choose(facts: Facts) -> Choice | Wanted:
         return _for_stream(facts)
     if facts.asked == "files" and not facts.is_plain_scan:
         if facts.is_plain_scan is None:
-            return Wanted.IS_PLAIN_SCAN
+            return MissingFact.IS_PLAIN_SCAN
         raise CallerError(
             "strategy 'files' needs events that are a plain scan of Parquet files on a disk that every executor "
             "has: give a path, or take strategy='arrow'"
@@ -74,27 +74,27 @@ def choose(facts: Facts) -> Choice | Wanted:
     if facts.asked == "native":
         return Choice("native", "it was asked for")
     too_large = is_index_too_large(facts)
-    if isinstance(too_large, Wanted):
+    if isinstance(too_large, MissingFact):
         return too_large
     if too_large:
         return _without_index(facts)
     return _by_cost(facts) if facts.asked == "auto" else Choice(facts.asked, "it was asked for")
 
 
-def is_index_too_large(facts: Facts) -> bool | Wanted:
+def is_index_too_large(facts: Facts) -> bool | MissingFact:
     """Whether the index is too large to broadcast. Subscriptions are counted only where Spark's guess is near."""
     if facts.subscriptions_guessed is None:
-        return Wanted.SUBSCRIPTIONS_GUESSED
+        return MissingFact.SUBSCRIPTIONS_GUESSED
     if 4 * facts.subscriptions_guessed * facts.subscription_bytes < facts.limit_bytes:
         return False
     if facts.subscriptions is None:
-        return Wanted.SUBSCRIPTIONS
+        return MissingFact.SUBSCRIPTIONS
     return facts.subscriptions * facts.subscription_bytes > facts.limit_bytes
 
 
-def _for_stream(facts: Facts) -> Choice | Wanted:
+def _for_stream(facts: Facts) -> Choice | MissingFact:
     too_large = is_index_too_large(facts) if facts.asked in ("auto", "arrow") else True
-    if isinstance(too_large, Wanted):
+    if isinstance(too_large, MissingFact):
         return too_large
     if too_large:
         raise CallerError(
@@ -115,21 +115,21 @@ def _without_index(facts: Facts) -> Choice:
     )
 
 
-def _by_cost(facts: Facts) -> Choice | Wanted:
+def _by_cost(facts: Facts) -> Choice | MissingFact:
     if facts.is_plain_scan is None:
-        return Wanted.IS_PLAIN_SCAN
+        return MissingFact.IS_PLAIN_SCAN
     if facts.is_plain_scan:
         return Choice("files", "the events are plain Parquet files: workers read them next to the index")
     if facts.events_guessed is None:
-        return Wanted.EVENTS_GUESSED
+        return MissingFact.EVENTS_GUESSED
     events, join = facts.events_guessed, facts.join
     arrow = events * (ARROW_EVENT + ARROW_VALUE * facts.event_columns)
     if arrow < SAMPLING:
         return Choice("arrow", f"about {events:,.0f} events: a sample would cost more than it could spare")
     if join is None:
-        return Wanted.JOIN
+        return MissingFact.JOIN
     if facts.subscriptions is None:
-        return Wanted.SUBSCRIPTIONS
+        return MissingFact.SUBSCRIPTIONS
     compared = f"{join.candidates:,.1f} candidates per event in a join, about {join.matches:,.1f} in the index"
     if join.cost < arrow + facts.subscriptions * ARROW_SUBSCRIPTION:
         return Choice("native", f"{compared}: comparing them costs less than the way to Python")

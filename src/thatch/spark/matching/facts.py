@@ -20,7 +20,7 @@ class JoinEstimate(NamedTuple):
     cost: float  # nanoseconds, of all
 
 
-class Wanted(StrEnum):
+class MissingFact(StrEnum):
     """A fact that the choice needs next: the name of a field of `Facts`."""
 
     IS_PLAIN_SCAN = "is_plain_scan"

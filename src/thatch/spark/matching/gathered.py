@@ -18,7 +18,7 @@ from thatch.space.event_columns import ID, event_columns
 from thatch.space.space import Space
 from thatch.spark.inferred import space_of
 from thatch.spark.matching.choice import Choice, check_strategy, choose
-from thatch.spark.matching.facts import Facts, Wanted
+from thatch.spark.matching.facts import Facts, MissingFact
 from thatch.spark.matching.files import ParquetScan, plain_scan
 from thatch.spark.matching.keys import Native
 from thatch.spark.matching.sampled import chosen_keys
@@ -63,7 +63,7 @@ class MatchTables:
     def choice(self) -> Choice:
         """The strategy; facts are gathered as far as it depends on them."""
         facts = self.facts
-        while isinstance(found := choose(facts), Wanted):
+        while isinstance(found := choose(facts), MissingFact):
             facts = replace(facts, **{found.value: self._find(found)})
         return found
 
@@ -72,18 +72,18 @@ class MatchTables:
         """The facts that cost nothing."""
         return Facts(self.asked, self.is_streaming, len(self.events.columns), len(self.space), self.limit)
 
-    def _find(self, wanted: Wanted) -> Any:
+    def _find(self, wanted: MissingFact) -> Any:
         match wanted:
-            case Wanted.IS_PLAIN_SCAN:
+            case MissingFact.IS_PLAIN_SCAN:
                 return self.scan is not None
-            case Wanted.SUBSCRIPTIONS_GUESSED:
+            case MissingFact.SUBSCRIPTIONS_GUESSED:
                 guess = _rows_guessed(self.subscriptions.frame)
                 return math.inf if guess is None else guess
-            case Wanted.SUBSCRIPTIONS:
+            case MissingFact.SUBSCRIPTIONS:
                 return self.count
-            case Wanted.EVENTS_GUESSED:
+            case MissingFact.EVENTS_GUESSED:
                 return self.events_guessed
-            case Wanted.JOIN:
+            case MissingFact.JOIN:
                 return self.native.estimate
 
     @cached_property
