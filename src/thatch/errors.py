@@ -41,14 +41,16 @@ class EventError(CallerError):
         return EventError(self.attribute, self.value, self.rule, row)
 
 
-MALFORMED = "malformed clause"  # the construct of most errors in clauses
+MALFORMED_CLAUSE = "malformed clause"  # the construct of most errors in clauses
 
 
 class ClauseError(CallerError):
     """A WHERE clause is malformed, or uses what is not supported. Lines and columns count from 1. `construct` names
     what it is that cannot be used, so that many errors can be counted by it."""
 
-    def __init__(self, rule: str, line: int = 1, column: int = 1, hint: str = "", construct: str = MALFORMED) -> None:
+    def __init__(
+        self, rule: str, line: int = 1, column: int = 1, hint: str = "", construct: str = MALFORMED_CLAUSE
+    ) -> None:
         super().__init__(f"line {line}, column {column}: {rule}" + (f" ({hint})" if hint else ""))
         self.rule = rule
         self.line = line
@@ -76,7 +78,7 @@ class BadRows(CallerError):
 
     def __init__(self, lines: Sequence[str], more: str = "", skip: str = "on_error='skip'") -> None:
         listed = "\n".join([*lines, *([more] if more else [])])
-        super().__init__(f"{listed}\nCorrect them, or leave them out with {skip}")
+        super().__init__(f"{listed}\nCorrect them" + (f", or leave them out with {skip}" if skip else ""))
         self.lines, self.more, self.skip = list(lines), more, skip
 
     def __reduce__(self) -> tuple[Any, ...]:

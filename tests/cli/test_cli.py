@@ -54,7 +54,7 @@ def test_validate_counts_refused_rules_by_construct(tmp_path: Path, capsys: pyte
     assert result["valid"] == 1 and result["refused_by_construct"] == {
         "the function UPPER": 2,
         "arithmetic": 2,
-        "rule without an id or a clause": 1,
+        "rule without an id of its own or without a clause": 1,
         "a column compared with a column": 1,
         "unknown attribute 'prise'": 1,
         "a sub-query": 1,
@@ -103,7 +103,7 @@ def test_a_space_can_be_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         (["--space", "price dbl", "price < 1"], "expected a type"),
         (["--space", SPACE], "nothing to validate"),
-        (["--space", SPACE, "--file", "/does/not/exist"], "No such file"),
+        (["--space", SPACE, "--file", "/does/not/exist"], "no such file"),
         (["--space", "day date", "--time-zone", "Mars/Base", "day = '2020'"], "unknown time zone"),
     ],
 )

@@ -273,7 +273,7 @@ def test_times_are_in_the_zone_of_the_space(match: Run) -> None:
         (["headers"], SPACE, "header d"),  # does not conform to the schema; differs from that of the first file
         (["nothing.csv"], SPACE, "nothing.csv: no such file or folder"),
         (["where.txt"], SPACE, "where.txt: do not tell their kind by their names; give --input-format"),
-        (["events.csv", "--where", "none.txt"], SPACE, "none.txt: No such file or directory"),
+        (["events.csv", "--where", "none.txt"], SPACE, "none.txt: no such file or folder"),
         (["events.csv", "--where", "events.csv"], SPACE, "events.csv: has no column 'id'; its columns are 'symbol', "),
         (["events.csv", "--conf", "x"], SPACE, "--conf is KEY=VALUE, not 'x'"),
         (["events.csv", "--input-format", "parquet"], SPACE, "events.csv"),

@@ -94,7 +94,7 @@ def test_audit(run: Run) -> None:
     assert "'rules.txt:6' is a duplicate: it wants what 'rules.txt:2' wants, no more and no less.\n" in out
     assert "'rules.txt:7' can match nothing: no event can meet its conditions.\n" in out
     assert "(1 said twice, 1 within another one, 1 within several together, 1 matching nothing)" in out
-    assert "0 of those that are enough never fired on 4 events\n" in out
+    assert "0 rules never fired on 4 events\n" in out
     report = json.loads(Path("report/audit.json").read_text(encoding="utf-8"))
     assert {each["id"]: each["saves"]["matches"] for each in report["findings"]}["rules.txt:4"] == 2
     assert report["events"] == 4 and report["duplicates"] == [["rules.txt:2", "rules.txt:6"]]
@@ -103,7 +103,7 @@ def test_audit(run: Run) -> None:
     status, result, _ = run("audit", "--json", where="clean.txt")
     assert status == 0 and result["audit"]["findings"] == [] and result["redundant"] == 0
     status, out, _ = run("audit", "--events", "events.csv", where="clean.txt")
-    assert status == 0 and "1 of those that are enough never fired on 4 events\n" in out
+    assert status == 0 and "1 rule never fired on 4 events\n" in out
     assert "'clean.txt:1' never fired on the 4 events.\n    price < 5\n" in out
     status, _, err = run("audit", "--output", "report")
     assert status == 2 and "exists already" in err

@@ -60,8 +60,9 @@ def spelled_out(radius: str, pairs: Sequence[tuple[str, str]]) -> str:
 class ClauseWriter(LiteralWriter):
     """Writes random clauses; `counts` says how many of them used each rule."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, columns: Sequence[Column] = COLUMNS) -> None:
         super().__init__(random)
+        self.columns = columns
         self.counts: Counter[str] = Counter()
         self._withins: list[tuple[str, str]] = []
 
@@ -134,7 +135,7 @@ class ClauseWriter(LiteralWriter):
             if self.chance(0.5):  # an odd number of NOTs so far: one more makes it even
                 self.note("within under not not")
                 return f"NOT{_GAP}{self._within()}"
-        column = self.random.choice(COLUMNS)
+        column = self.random.choice(self.columns)
         atoms = [self._comparison] * 4 + [self._between] * 3 + [self._in] * 3 + [self._null, self._distinct]
         if column.family == "bool":
             atoms = [self._comparison, self._between, self._in, self._null, self._distinct]
@@ -236,7 +237,7 @@ class ClauseWriter(LiteralWriter):
         return text if escape == "\\" else f"{text}{_GAP}{self.keyword('escape')}{_GAP}'{escape}'"
 
     def _within(self) -> str:
-        numbers = [each for each in COLUMNS if each.is_number]
+        numbers = [each for each in self.columns if each.is_number]
         chosen = self.random.sample(numbers, self.random.choice((1, 1, 2, 2, 3, 4)))
         self.note("within", f"within {len(chosen)}")
         radius = self.random.choice(_RADII)

@@ -170,7 +170,7 @@ def test_bad_events(tmp_path: Path) -> None:
     with pytest.raises(CallerError) as refused:
         thatch.match(table, {"all": "TRUE"}, space)
     assert "the events, row 1: attribute 'n': 50 is outside the domain 0..10" in str(refused.value)
-    assert "row 2: attribute 'n': None is refused" in str(refused.value) and "row 3" in str(refused.value)
+    assert "row 2: attribute 'n': is refused" in str(refused.value) and "row 3" in str(refused.value)
     assert thatch.match(table, {"all": "TRUE"}, space, on_error="skip").column("n").to_pylist() == [1]
 
 

@@ -79,10 +79,13 @@ def test_every_type_and_events(tmp_path: Path) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(CallerError, match="give a space, or events"):
+    with pytest.raises(CallerError, match="there is neither a space nor events"):
         thatch.reduce({"a": "x > 1"})
     with pytest.raises(CallerError, match="events weigh mergers"):
-        thatch.reduce({"a": "x > 1"}, events=pa.table({"x": [1]}))
+        thatch.reduce({"a": "x > 1"}, Space.parse("x int"), events=pa.table({"x": [1]}))
+    with pytest.raises(CallerError, match="space is a Space, not Table: give a table of events as events="):
+        thatch.reduce({"a": "x > 1"}, pa.table({"x": [1]}))
+    assert len(thatch.reduce({"a": "x > 1"}, events=pa.table({"x": [1]}))) == 1
     with pytest.raises(CallerError, match="merge is the share"):
         thatch.reduce({"a": "x > 1"}, Space.parse("x int"), merge=-1)
     with pytest.raises(CallerError, match="no attribute 'y'"):

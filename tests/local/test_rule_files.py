@@ -180,3 +180,71 @@ def test_an_id_that_is_given_twice_names_both_places(tmp_path: Path) -> None:
     both = r"two subscriptions have the id 'a', in .*a\.csv:2 and .*a\.csv:4: an id is given once"
     with pytest.raises(CallerError, match=both):
         thatch.match(pa.table({"n": [1]}), tmp_path / "a.csv", Space.parse("n int"))
+
+
+LOST = {
+    "two containers": "rules:\n- p > 1\nalerts:\n- p > 2\n",
+    "a container beside rules": "a: p > 1\nb: p > 2\ndeep:\n  c: p > 3\n",
+    "a list beside a rule": "a: p > 1\ntags: [p > 3]\n",
+    "a rule called rules": "rules:\n  where: p > 1\nother:\n  where: p > 2\n",
+    "two clauses": "- id: a\n  where: p > 1\n  Where: p > 2\n",
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_no_rule_is_dropped(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(LOST[name])
+    if name == "a rule called rules":
+        assert thatch.read_rules(path).column("id").to_pylist() == ["rules", "other"]
+    else:
+        with pytest.raises(CallerError, match=r"rules\.yaml.*(they may be under several|has a key twice)"):
+            thatch.read_rules(path)
+
+
+def test_bounds_in_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: {low_p: 1.0000000000000000000000001, high_p: 2, owner: ann}\n")
+    found = thatch.read_rules(tmp_path / "a.yaml").to_pylist()
+    assert found == [{"id": "a", "low_p": "1.0000000000000000000000001", "high_p": "2", "owner": "ann"}]
+    events = pa.table({"p": pa.array([1, 2, 3], pa.decimal128(38, 25))})
+    assert thatch.match(events, tmp_path / "a.yaml").column("p").to_pylist() == [2]
+    (tmp_path / "b.csv").write_text("id,low_price,high_prise\na,1,2\n")
+    with pytest.raises(CallerError, match="column 'high_prise' looks like bounds of 'price'"):
+        thatch.match(pa.table({"price": [1.0]}), tmp_path / "b.csv")
+
+
+ONE = {
+    "a.json": '{"cheap": "p < 1", "dear": "p > 2"}',
+    "b.json": '{"rules": [{"id": "cheap", "where": "p < 1"}, {"id": "dear", "where": "p > 2"}]}',
+    "c.json": '[{"id": "cheap", "where": "p < 1"}, {"id": "dear", "where": "p > 2"}]',
+    "d.json": '{"id": "cheap", "where": "p < 1", "n": 1}\n{"id": "dear", "where": "p > 2", "n": "x"}\n',
+    "e.txt": "\ufeff# head\np < 1\np > 2\n",
+    "f.toml": 'cheap = "p < 1"\ndear = """\np > 2"""\n',
+    "g.yaml": "--- &a\nid: cheap\nwhere: p < 1\n---\nid: dear\nwhere: p > 2\n",
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_documents_as_programs_write_them(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(ONE[name], encoding="utf-8")
+    found = thatch.read_rules(tmp_path / name)
+    assert [clause.strip() for clause in found.column("where").to_pylist()] == ["p < 1", "p > 2"]
+
+
+def test_odd_values(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"id": 1e400, "where": "p"}, {"id": 0.1000000000000000055, "where": "p"}]')
+    assert thatch.read_rules(tmp_path / "a.json").column("id").to_pylist() == ["1e400", "0.1000000000000000055"]
+    (tmp_path / "b.json").write_text('[{"id": "\\ud800", "where": "p"}]')
+    with pytest.raises(CallerError, match=r"b\.json, rule 1: is not valid Unicode"):
+        thatch.read_rules(tmp_path / "b.json")
+    (tmp_path / "c.json").write_text('{"id": 1, "where": "p"}\n{"id": 18446744073709551616, "where": "p"}\n')
+    assert len(thatch.read_rules(tmp_path / "c.json")) == 2
+    (tmp_path / "d.json").write_text("{" + ", ".join(f'"k{n}": "p"' for n in range(20_000)) + ', "k0": "p"}')
+    with pytest.raises(CallerError, match="the key 'k0' is given twice"):
+        thatch.read_rules(tmp_path / "d.json")
+    wide = "p IN (" + ", ".join(map(str, range(30_000))) + ")"
+    (tmp_path / "e.csv").write_text(f'id,where\na,"{wide}"\nb,q > 1\n')
+    with pytest.raises(CallerError, match=r"e\.csv:3: subscription 'b'"):
+        thatch.match(pa.table({"p": [1]}), tmp_path / "e.csv")
+    (tmp_path / "f.yaml").write_text("")
+    assert len(thatch.read_rules(tmp_path / "f.yaml")) == 0

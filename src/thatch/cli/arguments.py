@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ def add_space(command: argparse.ArgumentParser, required: bool = True) -> None:
 def add_files(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--file",
+        "--where",
+        dest="file",
         action="append",
         default=[],
         metavar="FILE",
@@ -46,7 +49,7 @@ def add_json(command: argparse.ArgumentParser) -> None:
 
 def space_of(text: str, time_zone: str | None) -> Space:
     """A space written out, or in a file; JSON if it looks like it."""
-    if len(text) < 4096 and "\0" not in text and Path(text).is_file():
+    if os.path.isfile(text):  # of a text that no file can be called, False
         try:
             text = Path(text).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from typing import Any
 from thatch.cli.arguments import NO, OK, add_json, as_text
 from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.rules_request import AuditRequest
-from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text
+from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text, skipped_text
 from thatch.cli.tabular import counted
 from thatch.reports.audit import DUPLICATE, EMPTY, INSIDE, UNION, Audit, short
 
@@ -62,10 +62,14 @@ def run(options: argparse.Namespace) -> int:
 
 def summary(found: Audit, result: Mapping[str, Any]) -> Iterator[str]:
     redundant = {each.id for each in found.findings}
-    silent = [id for id in found.never_fired if id not in redundant]
+    silent = found.never_fired
     sections = (
         [f"{each.sentence}\n    {short(each.where)}" for each in found.findings],
-        [f"{id!r} never fired on the {found.events:,} events.\n    {short(found.clauses[id])}" for id in silent],
+        [
+            f"{id!r}{', which is redundant,' if id in redundant else ''} never fired on the {found.events:,} events.\n"
+            f"    {short(found.clauses[id])}"
+            for id in silent
+        ],
         [each.sentence for each in found.mergers],
     )
     for sentences in sections:
@@ -80,7 +84,8 @@ def summary(found: Audit, result: Mapping[str, Any]) -> Iterator[str]:
         f"{f' ({kinds})' if kinds else ''}, {counted(len(found.mergers), 'merger')} possible, {seconds_text(result)}"
     )
     if found.events is not None:
-        yield f"{len(silent):,} of those that are enough never fired on {counted(found.events, 'event')}"
+        yield f"{counted(len(silent), 'rule')} never fired on {counted(found.events, 'event')}"
+    yield from skipped_text(result)
     yield f"engine {result['engine']}: {result['engine_reason']}"
     if "output" in result:
         yield f"written to {result['output']}: audit.html shows it, audit.json has all of it"

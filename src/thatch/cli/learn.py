@@ -9,7 +9,7 @@ from typing import Any
 from thatch.cli.arguments import OK, add_json, as_text
 from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.rules_request import LearnRequest
-from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text
+from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text, skipped_text
 from thatch.cli.tabular import counted, table
 
 SHOWN = 3  # regions of each kind
@@ -56,6 +56,7 @@ def summary(result: Mapping[str, Any]) -> Iterator[str]:
             yield rest_sentence(regions[SHOWN:], result["events"])
     events, wanted = counted(result["events"], "event"), counted(result["subscriptions"], "subscription")
     yield f"{events}, {wanted}, {seconds_text(result)}"
+    yield from skipped_text(result)
     yield f"engine {result['engine']}: {result['engine_reason']}"
     if "output" in result:
         yield f"written to {result['output']}: learn.html shows it"

@@ -12,9 +12,11 @@ from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.match_request import MatchRequest
 from thatch.cli.spark_arguments import add_running, add_where, request_fields, seconds_text
 from thatch.cli.tabular import counted, table
+from thatch.space.event_columns import DETAIL
 from thatch.space.json_values import readable
 
 CELL_SHOWN = 40  # characters of a value in a table
+COLUMNS_SHOWN = 10  # of a table on the terminal: the ids, and the first of the events
 
 
 def add(commands: Any) -> None:
@@ -98,10 +100,12 @@ def _explain(options: argparse.Namespace, engine: Engine, request: MatchRequest,
 def summary(result: dict[str, Any]) -> Iterator[str]:
     first = result.get("first")
     if first:
-        rows = [list(first[0]), *([_cell(value) for value in row.values()] for row in first)]
-        yield table(rows)
+        names = sorted(first[0], key=lambda name: not name.startswith(DETAIL))  # what a table has first is seen
+        yield table([names[:COLUMNS_SHOWN], *([_cell(row[name]) for name in names[:COLUMNS_SHOWN]] for row in first)])
+        if len(names) > COLUMNS_SHOWN:
+            yield f"and {counted(len(names) - COLUMNS_SHOWN, 'more column')}"
         left = result["matches"] - len(first)
-        yield f"and {left:,} more; --output PATH writes them all\n" if left else ""
+        yield f"and {counted(left, 'more match')}; --output PATH writes them all\n" if left else ""
     yield (
         f"{counted(result['events'], 'event')}, {counted(result['subscriptions'], 'subscription')}: "
         f"{counted(result['matches'], 'match')} {seconds_text(result)}"

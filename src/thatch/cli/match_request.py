@@ -38,6 +38,10 @@ class MatchRequest:
         return self.time_zone if self.space is None else self.space.time_zone
 
     @property
+    def on_error(self) -> str:
+        return "skip" if self.skip else "raise"
+
+    @property
     def output_kind(self) -> str:
         return self.writing or output_kind(self.output)
 

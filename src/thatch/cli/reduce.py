@@ -9,7 +9,7 @@ from typing import Any
 from thatch.cli.arguments import NO, OK, add_json, as_text
 from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.rules_request import ReduceRequest
-from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text
+from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text, skipped_text
 from thatch.cli.tabular import counted
 
 
@@ -56,6 +56,7 @@ def summary(result: Mapping[str, Any]) -> Iterator[str]:
     )
     if "mergers" in result:
         yield f"{counted(result['mergers'], 'merger')} of {result['merged']:,} active ones"
+    yield from skipped_text(result)
     yield f"engine {result['engine']}: {result['engine_reason']}"
     if "output" in result:
         yield f"written to {result['output']}"

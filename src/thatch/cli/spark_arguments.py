@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thatch.cli.arguments import add_space, space_of
+from thatch.cli.tabular import counted
 
 
 def add_where(command: argparse.ArgumentParser) -> None:
@@ -71,6 +72,12 @@ def request_fields(options: argparse.Namespace) -> dict[str, Any]:
         "output": options.output,
         "overwrite": options.overwrite,
     }
+
+
+def skipped_text(result: Mapping[str, Any]) -> list[str]:
+    """A line about rules that are left out, if some are."""
+    count = result.get("skipped", 0)
+    return [f"left out {counted(count, 'wrong rule')}: `thatch validate` lists them"] if count else []
 
 
 def seconds_text(result: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,9 +22,11 @@ from thatch.cli.arguments import (
 )
 from thatch.errors import CallerError, ClauseError
 from thatch.space.space import Space
+from thatch.space.times import zone_of
+from thatch.where.names import names_in
 
 COUNTED = 20  # constructs that are listed
-UNREADABLE = "rule without an id or a clause"
+UNREADABLE = "rule without an id of its own or without a clause"
 
 
 def add(commands: Any) -> None:
@@ -47,7 +50,10 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     if not options.clauses and not options.file:
         raise CallerError("nothing to validate: give a CLAUSE or --file FILE")
-    given = list(clauses_of(options.clauses, options.file))
+    for clause in options.clauses:
+        if os.path.isfile(clause):
+            raise CallerError(f"{clause} is a file, not a clause: write --file {clause}")
+    given = list(_unique(clauses_of(options.clauses, options.file)))
     space = _space(options, given)
     checked = [_checked(each, space) for each in counted_up(iter(given))]
     constructs = Counter(each["construct"] for each in checked if not each["valid"])
@@ -62,11 +68,23 @@ def run(options: argparse.Namespace) -> int:
             elif len(checked) == 1:
                 print(f"valid: {each['sql']}")
             if each["valid"] and each["sql"] == "FALSE":
-                print(f"{each['place']}: valid, but no event can match it")
+                named = "" if each["id"] == each["place"] else f", rule {each['id']}"
+                print(f"{each['place']}{named}: valid, but no event can match it")
         if wrong > 1:
             print("\n".join(_counts(constructs)))
         print(f"{len(checked) - wrong:,} of {len(checked):,} clauses are valid")
     return NO if wrong else OK
+
+
+def _unique(clauses: Iterator[NamedClause]) -> Iterator[NamedClause]:
+    """A rule with the id of another one is refused where the others are used."""
+    places: dict[str, str] = {}
+    for each in clauses:
+        if each.problem is None and each.name in places:
+            each = each._replace(problem=f"has the id {each.name!r}, which {places[each.name]} has, too")
+        else:
+            places[each.name] = each.place
+        yield each
 
 
 def _space(options: argparse.Namespace, given: Sequence[NamedClause]) -> Space:
@@ -80,7 +98,9 @@ def _space(options: argparse.Namespace, given: Sequence[NamedClause]) -> Space:
     source = events_of(options.events, Format())
     if not source.has_types:
         raise CallerError("CSV and JSON have no types: declare the space of the events with --space")
-    return Space.infer(source.schema, [each.clause for each in given], options.time_zone or "UTC")
+    zone = options.time_zone or "UTC"
+    paths = names_in([each.clause for each in given], zone_of(zone))
+    return Space.of_columns(source.schema, paths, zone, on_error="skip")
 
 
 def _counts(constructs: Counter[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from thatch.errors import BadRows
 NAMED = 3  # clauses or events that an error names
 CLAUSE_SHOWN = 200  # characters of a clause that an error repeats
 SKIP = "--on-error skip"
+MORE_RULES = "and more: `thatch validate --file FILE` lists them all"
 
 
 def wrong_clause(
@@ -23,10 +24,10 @@ def wrong_clause(
     return f"{stands}subscription {'?' if id is None else id}: {within}{rule}{text}"
 
 
-def raise_if_any(lines: Sequence[str]) -> None:
+def raise_if_any(lines: Sequence[str], more: str = "and more") -> None:
     """The error that names the first few; one more than that says that there are more."""
     if lines:
-        raise BadRows(lines[:NAMED], "and more" if len(lines) > NAMED else "", SKIP)
+        raise BadRows(lines[:NAMED], more if len(lines) > NAMED else "", SKIP)
 
 
 @contextmanager

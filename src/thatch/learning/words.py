@@ -92,8 +92,9 @@ def _range(attribute: Attribute, low: int, high: int) -> str:
     axis = attribute.axis
     if low == high:
         return _value(attribute, low, exact=True)
-    excludes_low = low > axis.first and len(axis.sql_literal(low - 1)) < len(axis.sql_literal(low))
-    excludes_high = high < axis.last and len(axis.sql_literal(high + 1)) < len(axis.sql_literal(high))
+    is_open = isinstance(axis, FloatingAxis) or low == attribute.first or high == attribute.last
+    excludes_low = is_open and low > axis.first and len(axis.sql_literal(low - 1)) < len(axis.sql_literal(low))
+    excludes_high = is_open and high < axis.last - 1 and len(axis.sql_literal(high + 1)) < len(axis.sql_literal(high))
     least, most = low - excludes_low, high + excludes_high
     if low == attribute.first:
         return f"{'below' if excludes_high else 'at most'} {_value(attribute, most)}"

@@ -7,7 +7,7 @@ from typing import Any
 from thatch.local.match import Match
 from thatch.local.reduce import LocalReduction
 from thatch.local.sources import events_of
-from thatch.local.subscriptions import SubscriptionRows, raise_wrong
+from thatch.local.subscriptions import SubscriptionRows
 from thatch.merge.weighing import budget_of
 from thatch.reports.audit import Audit, audited, duplicates
 from thatch.space.space import Space
@@ -26,8 +26,7 @@ def audit(
     Rules and events are as for `match`; the space is taken from the events if none is given."""
     budget = budget_of(merge)
     work = LocalReduction.of(subscriptions, space, events, on_error)
-    if work.compiled.wrong and not work.skip:
-        raise_wrong(work.compiled.wrong)
+    work.check_clauses()
     return audit_of(work, budget)
 
 
@@ -69,4 +68,5 @@ def _matches(work: LocalReduction) -> tuple[dict[Any, int], int]:
     """How many events each rule wants, and how many there are."""
     counted = Match(events_of(work.events, work.format), work.compiled, work.space, work.skip)
     counts = counted.counts().tolist()
-    return {id: count for id, count in zip(work.compiled.ids.to_pylist(), counts, strict=True) if count}, counted.seen
+    found = {id: count for id, count in zip(work.compiled.ids.to_pylist(), counts, strict=True) if count}
+    return found, counted.seen - counted.bad

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import date, time
 from typing import Any, NamedTuple
 
 import msgspec
@@ -70,7 +71,8 @@ def value_of(value: Any) -> Any:
             return value.lower() == "true"
         if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value):
             return int(value)
-        return float(value) if re.fullmatch(r"-?[0-9]{1,20}\.[0-9]{1,20}([eE][+-]?[0-9]{1,3})?", value) else str(value)
+        is_number = re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?", value)
+        return float(value) if is_number and re.search(r"[.eE]", value) else str(value)
     if isinstance(value, dict):
         return {key: value_of(each) for key, each in value.items()}
     return [value_of(each) for each in value] if isinstance(value, list) else value
@@ -79,49 +81,85 @@ def value_of(value: Any) -> Any:
 def document_rules(text: str, kind: str, path: str) -> list[DocumentRule]:
     """The rules of a document in `yaml`, `toml` or `json`."""
     read = {"yaml": _yaml, "toml": _toml, "json": _json}[kind]
+    found: list[DocumentRule] = []
     try:
-        documents = read(text, path)
+        for document in read(text, path):
+            _check_depth(document, path)
+            for key, rule, line in _rules(document, path):
+                found.append(DocumentRule(key, rule, len(found) + 1, line))
     except RecursionError:
         raise CallerError(f"{path}: is nested too deep") from None
-    found: list[DocumentRule] = []
-    for document in documents:
-        for key, rule, line in _rules(document, path):
-            found.append(DocumentRule(key, rule, len(found) + 1, line))
     return found
 
 
+def _check_depth(value: Any, path: str) -> None:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEPTH_MAX):
+        within = [each for own in level for each in (own.values() if isinstance(own, dict) else own)]
+        level = [each for each in within if isinstance(each, dict | list)]
+        if not level:
+            return
+    raise CallerError(f"{path}: is nested more than {DEPTH_MAX} deep")
+
+
 def _rules(document: Any, path: str) -> Iterator[tuple[str | None, Any, int | None]]:
-    rules = _contained(document)
+    rules, lines = _contained(document, path), None
     if isinstance(rules, list):
         lines = getattr(rules, "lines", None)
         for at, rule in enumerate(rules):
             yield None, rule, lines[at] if lines else None
-    elif isinstance(rules, dict) and _named(rules, CLAUSE_NAMES) is not None and _named(rules, ID_NAMES) is not None:
-        yield None, rules, next(iter(getattr(rules, "lines", {None: 1}).values()))
+    elif isinstance(rules, dict) and key_of(rules, CLAUSE_NAMES) is not None and key_of(rules, ID_NAMES) is not None:
+        yield None, rules, min(getattr(rules, "lines", {}).values(), default=None)
     elif isinstance(rules, dict):
-        lines = getattr(rules, "lines", {})
+        known: dict[str, int] = getattr(rules, "lines", {})
         for key, rule in rules.items():
-            yield key, rule, lines.get(key)
+            yield key, rule, known.get(key)
     elif rules is not None and rules != "":
         raise CallerError(f"{path}: holds {shown(rules)}, where a list of rules or a mapping of ids to rules belongs")
 
 
-def _contained(document: Any) -> Any:
-    """What holds the rules: the document, or what is under a key of it."""
-    if not isinstance(document, dict) or _named(document, CLAUSE_NAMES) is not None:
+def _contained(document: Any, path: str) -> Any:
+    """What holds the rules: the document, or what is under the one key of it that has rules. Whatever stands beside it
+    must not look like a rule, or a rule would be lost."""
+    if not isinstance(document, dict) or key_of(document, CLAUSE_NAMES) is not None:
         return document
     inner = {key: value for key, value in document.items() if isinstance(value, list | dict)}
-    for name in CONTAINERS:
-        if name in inner:
-            return inner[name]
-    if len(inner) == 1:
-        only = next(iter(inner.values()))
-        is_rule = isinstance(only, dict) and _named(only, CLAUSE_NAMES) is not None
-        return document if is_rule else only
-    return document
+    if not inner or all(is_rule(value) for value in document.values()):
+        return document
+    named = [name for name in CONTAINERS if name in inner] or [key for key in inner if not is_rule(inner[key])]
+    others = [key for key in inner if key not in named and (is_rule(inner[key]) or _holds_rules(inner[key]))]
+    if named and len(named) == 1 and not others and (named[0] in CONTAINERS or not _clauses_among(document, inner)):
+        return inner[named[0]]
+    if all(isinstance(value, str) or is_rule(value) for value in document.values()):
+        return document
+    listed = ", ".join(map(repr, [*named, *others, *_clauses_among(document, inner)][:8]))
+    raise CallerError(
+        f"{path}: rules are a list, or a mapping of ids to rules, at the top or under one key such as `rules`; here "
+        f"they may be under several: {listed}"
+    )
 
 
-def _named(rule: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+def _clauses_among(document: Mapping[str, Any], inner: Mapping[str, Any]) -> list[str]:
+    """Keys with text that may be a clause: it has a blank, as no version or name of a file has."""
+    return [key for key, value in document.items() if key not in inner and isinstance(value, str) and " " in value]
+
+
+def _holds_rules(value: Any) -> bool:
+    each = list(value.values()) if isinstance(value, dict) else value
+    return any(is_rule(one) or (isinstance(one, str) and " " in one) for one in each)
+
+
+def is_rule(value: Any) -> bool:
+    """Whether a value is a mapping that has a clause, or bounds."""
+    if not isinstance(value, dict):
+        return False
+    return key_of(value, CLAUSE_NAMES) is not None or any(BOUND.search(key.lower()) for key in value)
+
+
+BOUND = re.compile(r"^(low|high)_|_(low|high)$")  # of the name of a column of bounds
+
+
+def key_of(rule: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
     """The key of a rule that has one of these names, in any case."""
     by_name = {key.lower(): key for key in rule}
     return next((by_name[name] for name in names if name in by_name), None)
@@ -179,6 +217,8 @@ class _Builder:
                 value, size = self.anchors[event.anchor]
                 self._add(size, line)
             else:
+                if kind == "DocumentStartEvent":
+                    self.anchors = {}
                 continue
             if open_ones:
                 open_ones[-1].take(value, line, self.path)
@@ -231,8 +271,8 @@ class _Open:
 
 def _toml(text: str, path: str) -> list[Any]:
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = tomllib.loads(text, parse_float=Plain)
+    except ValueError as error:  # also an int of more digits than Python reads
         raise CallerError(f"{path}: is not TOML: {error}") from None
     return [_with_toml_lines(document, text)]
 
@@ -282,17 +322,18 @@ def _lined_list(values: list[Any], lines: list[int]) -> LinedList:
 
 
 def _json(text: str, path: str) -> list[Any]:
+    import json
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+            seen = set[str]()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise CallerError(f"{path}: the key {shown(twice)} is given twice")
         return found
 
-    import json
-
     try:
-        return [json.loads(text, object_pairs_hook=unique)]
+        return [json.loads(text, object_pairs_hook=unique, parse_int=Plain, parse_float=Plain, parse_constant=Plain)]
     except json.JSONDecodeError as error:
         raise CallerError(f"{path}:{error.lineno}, column {error.colno}: is not JSON: {error.msg}") from None
 
@@ -303,4 +344,5 @@ def as_text(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, str | int) else msgspec.json.encode(value_of(value)).decode()
+    is_plain = isinstance(value, str | int | date | time)
+    return str(value) if is_plain else msgspec.json.encode(value_of(value)).decode()

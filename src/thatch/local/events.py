@@ -11,6 +11,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -87,6 +88,53 @@ class ParquetEvents(EventSource):
                 first += batch.num_rows
 
 
+class ClosedQuotes:
+    """A stream of lines without those in which a quote is opened and not closed, which are noted as malformed: the
+    parser would take them to go on in the next line. Lines are looked at by the block, since most files have none."""
+
+    closed = False
+
+    def __init__(self, stream: Any, malformed: list[str]) -> None:
+        self._stream, self._malformed = stream, malformed
+        self._ready, self._rest, self._at_end = memoryview(b""), b"", False
+
+    def read(self, size: int = -1) -> bytes:
+        while not len(self._ready) and not self._at_end:
+            block = self._stream.read(BLOCK)
+            self._at_end = not block
+            data = self._rest + block
+            cut = len(data) if self._at_end else data.rfind(b"\n") + 1
+            self._rest = data[cut:]
+            if len(self._rest) > BLOCK:
+                raise CallerError(f"a record is longer than {BLOCK // 2**20} MB")
+            self._ready = memoryview(self._checked(data[:cut]))
+        size = len(self._ready) if size < 0 else size
+        found, self._ready = bytes(self._ready[:size]), self._ready[size:]
+        return found
+
+    def _checked(self, data: bytes) -> bytes:
+        letters = np.frombuffer(data, np.uint8)
+        quotes = np.flatnonzero(letters == ord('"'))
+        if not len(quotes):
+            return data
+        ends = np.flatnonzero(letters == ord("\n")) + 1
+        if not len(ends) or ends[-1] < len(data):
+            ends = np.append(ends, len(data))
+        odd = np.flatnonzero(np.diff(np.searchsorted(quotes, ends), prepend=0) % 2)
+        if not len(odd):
+            return data
+        parts, start = [], 0
+        for line in odd.tolist():
+            first, last = int(ends[line - 1]) if line else 0, int(ends[line])
+            parts.append(data[start:first])
+            self._malformed.append(data[first:last].decode("utf-8", "replace").rstrip("\r\n"))
+            start = last
+        return b"".join([*parts, data[start:]])
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 class CsvEvents(EventSource):
     """CSV files with the same header."""
 
@@ -119,7 +167,12 @@ class CsvEvents(EventSource):
         convert = arrow_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
         convert.quoted_strings_can_be_null = False
         try:
-            return arrow_csv.open_csv(path, arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK), parse, convert)
+            stream = pa.input_stream(path, compression="detect")
+            if not self.format.multiline:
+                stream = pa.PythonFile(ClosedQuotes(stream, malformed), "r")
+            return arrow_csv.open_csv(
+                stream, arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK), parse, convert
+            )
         except (pa.ArrowException, OSError) as error:
             raise CallerError(f"{path}: cannot be read as CSV: {error}") from None
 

@@ -9,14 +9,21 @@ from thatch.space.event_columns import event_columns, holds_in_memory
 from thatch.space.space import Space
 
 
-def checked_space(space: Space | None, events: EventSource | None, rows: SubscriptionRows, time_zone: str) -> Space:
+def checked_space(
+    space: Space | None, events: EventSource | None, rows: SubscriptionRows, time_zone: str, on_error: str
+) -> Space:
     """The space, after a look at whether the events have its attributes; nothing is read yet."""
+    if space is not None and not isinstance(space, Space):
+        raise CallerError(f"space is a Space, not {type(space).__name__}: give a table of events as events=")
     if space is None:
         if events is None:
-            raise CallerError("give a space, or events whose schema it can be taken from")
+            raise CallerError(
+                "there is neither a space nor events whose schema it could be taken from: give one of them, --space or "
+                "--events with a Parquet file"
+            )
         if not events.has_types:
             raise CallerError("CSV and JSON have no types: declare a space, such as 'price double, symbol string'")
-        space = Space.of_columns(events.schema, rows.paths(events.schema, time_zone), time_zone)
+        space = Space.of_columns(events.schema, rows.paths(events.schema, time_zone), time_zone, on_error)
     if events is not None:
         event_columns(events.value_schema(space), space, holds_in_memory)
     return space

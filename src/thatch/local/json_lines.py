@@ -64,7 +64,7 @@ class JsonEvents(EventSource):
             if index is not None or pa.types.is_string(field.type):
                 array = pa.array([_text(value) for value in column], pa.string())
             else:
-                array = pa.array([_plain(value) for value in column], field.type)
+                array = _array([_plain(value) for value in column], field.type)
             read.append(array)
             if index is not None:
                 array, bad = values_of(array, space.attributes[index])
@@ -136,9 +136,10 @@ def _plain(value: Any) -> Any:
 
 
 def _kind(values: list[Any]) -> pa.DataType:
+    """The type that all these have, or text: `infer_type` may look at the first ones only."""
     try:
-        return pa.infer_type(values)
-    except (pa.ArrowException, OverflowError):
+        return pa.array(values).type
+    except (pa.ArrowException, OverflowError, TypeError):
         return pa.string()
 
 
@@ -149,6 +150,12 @@ def _united(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     except pa.ArrowException:
         return pa.string()
     return united
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(kind):  # of ints, the nearest doubles
+        values = [float(value) if isinstance(value, int) else value for value in values]
+    return pa.array(values, kind)
 
 
 def _certain(kind: pa.DataType) -> pa.DataType:

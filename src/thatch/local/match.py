@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +23,7 @@ from thatch.local.events import MALFORMED, EventBatch, EventSource
 from thatch.local.files import Format
 from thatch.local.inferred import checked_space
 from thatch.local.sources import events_of
-from thatch.local.subscriptions import Compiled, compiled, raise_wrong, subscriptions_of
+from thatch.local.subscriptions import Compiled, compiled, raise_wrong, subscriptions_of, warn_wrong
 from thatch.local.text_values import rule_of
 from thatch.space.axis import Coordinates
 from thatch.space.event_columns import ID, detail_names
@@ -43,7 +42,9 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-def match(events: Any, subscriptions: Any, space: Space | None = None, *, on_error: str = "raise") -> pa.Table:
+def match(
+    events: Any, subscriptions: Any, space: Space | None = None, *, on_error: str = "raise", details: bool = False
+) -> pa.Table:
     """Every event with every subscription that wants it: the event's columns and `subscription_id`, as an Arrow table,
     in the order of the events.
 
@@ -51,6 +52,7 @@ def match(events: Any, subscriptions: Any, space: Space | None = None, *, on_err
     a mapping of ids to clauses, a table of `id` and `where`, or one of `id` and typed columns of bounds (`low_price`,
     `high_price`), also as a path. Without a space, it is taken from the schema of the events: text has none.
     `on_error="skip"` leaves out clauses that are wrong and events with a value that their attribute does not allow.
+    `details`: further columns of a file of rules follow the id, as `subscription_owner`.
 
     >>> import pyarrow as pa
     >>> trades = pa.table({"symbol": ["IBM", "SAP", "IBM"], "price": [12.5, 80.0, None]})
@@ -60,10 +62,10 @@ def match(events: Any, subscriptions: Any, space: Space | None = None, *, on_err
 {'price': None, 'subscription_id': 'ibm'}]
     """
     work = Match.of(events, subscriptions, space, on_error)
+    work.with_details = details
     if work.compiled.wrong and not work.skip:
         raise_wrong(work.compiled.wrong)
-    if work.compiled.wrong:
-        warnings.warn(f"{len(work.compiled.wrong):,} clauses are wrong and left out", stacklevel=2)
+    warn_wrong(len(work.compiled.wrong))
     return pa.Table.from_batches(work.matches(), work.schema)
 
 
@@ -93,7 +95,7 @@ class Match:
         check_on_error(on_error)
         source = events_of(events, format or Format())
         rows = subscriptions_of(subscriptions, format or Format())
-        space = checked_space(space, source, rows, time_zone)
+        space = checked_space(space, source, rows, time_zone, on_error)
         return cls(source, compiled(rows, space), space, on_error == "skip")
 
     @property

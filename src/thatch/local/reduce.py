@@ -20,7 +20,7 @@ from thatch.local.files import Format
 from thatch.local.inferred import checked_space
 from thatch.local.match import raise_bad_events
 from thatch.local.sources import events_of
-from thatch.local.subscriptions import Compiled, SubscriptionRows, compiled, raise_wrong, subscriptions_of
+from thatch.local.subscriptions import Compiled, SubscriptionRows, compiled, raise_wrong, subscriptions_of, warn_wrong
 from thatch.merge.merge import Merger, merged
 from thatch.merge.weighing import budget_of, share_of_events, share_of_values
 from thatch.region.region import Region
@@ -55,11 +55,10 @@ def reduce(
     {'id': 'c', 'status': 'passive', 'covered_by': ['a', 'b']}
     """
     budget = budget_of(merge)
-    if events is not None and budget is None:
+    if events is not None and space is not None and budget is None:
         raise CallerError("events weigh mergers: give merge=, the share that a merger may add")
     work = LocalReduction.of(subscriptions, space, events, on_error)
-    if work.compiled.wrong and not work.skip:
-        raise_wrong(work.compiled.wrong)
+    work.check_clauses()
     return work.result(budget)
 
 
@@ -88,8 +87,14 @@ class LocalReduction:
         format = format or Format()
         rows = subscriptions_of(subscriptions, format)
         source = None if events is None else events_of(events, format)
-        space = checked_space(space, source, rows, time_zone)
+        space = checked_space(space, source, rows, time_zone, on_error)
         return cls(rows, compiled(rows, space), space, events, format, on_error == "skip")
+
+    def check_clauses(self) -> None:
+        """Wrong clauses are an error, or left out with a warning."""
+        if self.compiled.wrong and not self.skip:
+            raise_wrong(self.compiled.wrong)
+        warn_wrong(len(self.compiled.wrong))
 
     @property
     def regions(self) -> dict[Any, Region]:

@@ -23,12 +23,15 @@ import pyarrow.compute as pc
 
 from thatch.errors import BadRows, CallerError, shown
 from thatch.local.documents import (
+    BOUND,
     BYTES_MAX,
     CLAUSE_NAMES,
     ID_NAMES,
     DocumentRule,
     as_text,
     document_rules,
+    is_rule,
+    key_of,
     value_of,
 )
 from thatch.local.events import CsvEvents, EventSource, ParquetEvents, parquet_file
@@ -42,7 +45,7 @@ LINE_MAX = 1 << 24  # characters of a line of text
 RECORD_SHOWN, UNREAD_SHOWN = 80, 3  # characters of a malformed record, and rows, that an error repeats
 NO_SPACE = Space.parse("`\x01` bool")  # of a table whose columns are no attributes
 
-Places = Callable[[Sequence[int]], list[str]]  # of rows, for people: `alerts.csv:7`
+RowPlaces = Callable[[Sequence[int]], list[str]]  # of rows, for people: `alerts.csv:7`
 
 
 class UnreadRule(NamedTuple):
@@ -60,7 +63,7 @@ class RuleTable:
 
     name: str
     table: pa.Table
-    places: Places | None = None
+    places: RowPlaces | None = None
     unread: tuple[UnreadRule, ...] = ()
 
 
@@ -73,7 +76,7 @@ def read_rules(path: Any, *, delimiter: str = ",") -> pa.Table:
     found = rules_in(str(path), Format(None, delimiter))
     if found.unread:
         lines = [f"{each.place or found.name}: {each.rule}" for each in found.unread[:UNREAD_SHOWN]]
-        raise BadRows(lines, "and more" if len(found.unread) > UNREAD_SHOWN else "", "an editor")
+        raise BadRows(lines, "and more" if len(found.unread) > UNREAD_SHOWN else "", skip="")
     return found.table
 
 
@@ -83,6 +86,8 @@ def rules_in(path: str, format: Format) -> RuleTable:
         return _of_lines("stdin", sys.stdin)
     kind = rule_kind(path, format)
     if kind == "text":
+        if not os.path.isfile(path):
+            raise CallerError(f"{path}: no such file or folder")
         with open(path, encoding="utf-8") as file:
             return _of_lines(path, file)
     files = files_in([path])
@@ -121,6 +126,7 @@ def _of_lines(name: str, file: Any) -> RuleTable:
         for number, line in enumerate(file, 1):
             if len(line) > LINE_MAX:
                 raise CallerError(f"{name}:{number}: a line is longer than {LINE_MAX:,} characters")
+            line = line.removeprefix("\ufeff") if number == 1 else line
             if line.strip() and not line.lstrip().startswith("#"):
                 ids.append(f"{name}:{number}")
                 clauses.append(line.rstrip("\r\n"))
@@ -205,12 +211,13 @@ def _parquet_rows(files: Sequence[str]) -> Iterator[_Span]:
 
 
 def _csv_lines(files: Sequence[str], delimiter: str) -> Iterator[_Span]:
+    csv.field_size_limit(max(csv.field_size_limit(), LINE_MAX))
     for path in files:
         with pa.input_stream(path, compression="detect") as stream:
             reader = csv.reader(
                 io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=""), delimiter=delimiter
             )
-            width, before = len(next(reader, [])), reader.line_num
+            width, before = len(next(filter(None, reader), [])), reader.line_num
             for fields in reader:
                 if fields:
                     yield _Span(f"{path}:{before + 1}", 1 if len(fields) == width else None)
@@ -251,8 +258,12 @@ def _is_document(path: str) -> bool:
         for line in io.BufferedReader(stream):
             if line.strip():
                 found = rows_of_line(line) if len(line) <= LINE_MAX else None
-                return found is None or line.lstrip().startswith(b"[")
+                return found is None or line.lstrip().startswith(b"[") or not any(map(_has_id, found))
     return False
+
+
+def _has_id(row: dict[str, Any]) -> bool:
+    return key_of(row, ID_NAMES) is not None
 
 
 def _of_document(path: str, kind: str) -> RuleTable:
@@ -268,8 +279,13 @@ def _of_document(path: str, kind: str) -> RuleTable:
     except UnicodeDecodeError as error:
         raise CallerError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None
     rules = document_rules(text, kind, path)
+    if "\\u" in text or "\\U" in text:
+        _check_unicode(rules, path)
     rows, places, unread = [], [], []
-    has_clauses = any(isinstance(each.rule, str) or _key(each.rule, CLAUSE_NAMES) is not None for each in rules)
+    has_clauses = not any(is_rule(each.rule) and key_of(each.rule, CLAUSE_NAMES) is None for each in rules) or any(
+        isinstance(each.rule, str) or (isinstance(each.rule, dict) and key_of(each.rule, CLAUSE_NAMES) is not None)
+        for each in rules
+    )
     for each in rules:
         place = f"{path}{each.place}"
         row, problem = _row(each, place, has_clauses)
@@ -284,11 +300,19 @@ def _of_document(path: str, kind: str) -> RuleTable:
     return RuleTable(path, table, lambda chosen: [places[row] for row in chosen], tuple(unread))
 
 
-def _key(rule: Any, names: Sequence[str]) -> str | None:
-    if not isinstance(rule, dict):
-        return None
-    by_name = {key.lower(): key for key in rule}
-    return next((by_name[name] for name in names if name in by_name), None)
+def _check_unicode(rules: Sequence[DocumentRule], path: str) -> None:
+    """An escape may stand for half a surrogate pair, which is no text."""
+    for each in rules:
+        try:
+            (_texts_of(each.rule) + (each.key or "")).encode()
+        except UnicodeEncodeError:
+            raise CallerError(f"{path}{each.place}: is not valid Unicode: it holds half a surrogate pair") from None
+
+
+def _texts_of(value: Any) -> str:
+    if isinstance(value, dict):
+        return "".join(key + _texts_of(each) for key, each in value.items())
+    return "".join(map(_texts_of, value)) if isinstance(value, list) else str(value)
 
 
 def _row(each: DocumentRule, place: str, has_clauses: bool) -> tuple[dict[str, Any], str | None]:
@@ -299,18 +323,21 @@ def _row(each: DocumentRule, place: str, has_clauses: bool) -> tuple[dict[str, A
     if not isinstance(rule, dict):
         found = shown(value_of(rule))
         return {}, f"is no rule: a clause, or a mapping with `id` and `where`, belongs here, not {found}"
-    id_key, clause_key = _key(rule, ID_NAMES), _key(rule, CLAUSE_NAMES)
-    if each.key is not None and id_key != "id":
+    if len({key.lower() for key in rule}) < len(rule):
+        return {}, f"has a key twice, in upper and in lower case: {', '.join(map(repr, rule))}"
+    id_key, clause_key = key_of(rule, ID_NAMES), key_of(rule, CLAUSE_NAMES)
+    if each.key is not None and id_key is not None and id_key.lower() != "id":
         id_key = None  # the key is the id, and a name is one more column
     row = {"id": each.key if id_key is None else as_text(rule[id_key])}
     row |= {"where": None if clause_key is None else as_text(rule[clause_key])} if has_clauses else {}
-    row |= {key: value_of(value) for key, value in rule.items() if key not in (id_key, clause_key)}
+    for key, value in rule.items():
+        if key not in (id_key, clause_key):
+            is_bound = not has_clauses and BOUND.search(key.lower())  # as it was written: a decimal is not rounded
+            row[key] = as_text(value) if is_bound else value_of(value)
     if each.key is not None and row["id"] != each.key:
         return row, f"has two ids, {shown(each.key)} and {shown(row['id'])}"
     if row["id"] is None:
         return row, "has no id: give it a key `id`"
-    if len({key.lower() for key in row}) < len(row):
-        return row, f"has a key twice, in upper and in lower case: {', '.join(map(repr, row))}"
     if has_clauses and row["where"] is None:
         return row, "has no clause: give it a key `where`, TRUE for a rule that wants everything"
     return row, None

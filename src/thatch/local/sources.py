@@ -43,8 +43,13 @@ def table_of(given: Any, what: str) -> pa.Table:
         table = pa.table(given)
         return table.cast(pa.schema([field.with_type(_without_views(field.type)) for field in table.schema]))
     raise CallerError(
-        f"{what} are an Arrow table, a pandas or Polars frame, or the path of files, not {type(given).__name__}"
+        f"{what} are an Arrow table, a pandas or Polars frame, or the path of files{_or_mapping(what)}, not "
+        f"{type(given).__name__}"
     )
+
+
+def _or_mapping(what: str) -> str:
+    return ", or a mapping of ids to clauses" if what == "subscriptions" else ""
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:

@@ -7,6 +7,7 @@ unconstrained. One null: unbounded on that side, and not null.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,13 +19,13 @@ import pyarrow.compute as pc
 from thatch.errors import BadRows, CallerError, shown
 from thatch.local.documents import as_text
 from thatch.local.files import Format
-from thatch.local.rule_files import Places, RuleTable, rules_in
+from thatch.local.rule_files import RowPlaces, RuleTable, rules_in
 from thatch.local.sources import table_of
 from thatch.local.text_values import values_of
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
 from thatch.region.region import Region
 from thatch.space.axis import EnumAxis
-from thatch.space.event_columns import bound_column, bounded_columns
+from thatch.space.event_columns import bound_column, bounded_columns, check_bounds
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.space.times import zone_of
@@ -60,7 +61,7 @@ class SubscriptionRows:
     clauses: list[str | None] | None  # None: there are bounds
     bounds: pa.Table | None = None
     wrong: tuple[WrongClause, ...] = ()  # rows that could not even be read
-    places: Places | None = None  # where rows stand
+    places: RowPlaces | None = None  # where rows stand
     details: pa.Table | None = None  # what else is known of each row
 
     def paths(self, schema: Any, time_zone: str) -> set[ColumnPath]:
@@ -84,11 +85,16 @@ def _taken(rows: Any, places: Sequence[int]) -> Any:
 
 
 def subscriptions_of(given: Any, format: Format) -> SubscriptionRows:
-    """From a mapping of ids to clauses, a table or frame, or the path of a file of rules."""
+    """From a mapping of ids to clauses, a list of mappings, a table or frame, or the path of a file of rules."""
     if isinstance(given, SubscriptionRows):
         return given
     if isinstance(given, Mapping):
+        for id, clause in given.items():
+            if clause is not None and not isinstance(clause, str):
+                raise CallerError(f"the clause of {shown(id)} is a string, not {type(clause).__name__}")
         return SubscriptionRows(_ids(list(given)), list(given.values()))
+    if isinstance(given, list) and all(isinstance(each, Mapping) for each in given):
+        return rows_of_rules(RuleTable("the subscriptions", pa.Table.from_pylist(given)))
     if isinstance(given, str) or hasattr(given, "__fspath__"):
         return rows_of_rules(rules_in(str(given), format))
     return _of_table(table_of(given, "subscriptions"), "the subscriptions")
@@ -119,11 +125,15 @@ def joined(parts: Sequence[SubscriptionRows]) -> SubscriptionRows:
     wrong = tuple(one for each in parts for one in each.wrong)
     clauses = None if parts[0].clauses is None else [one for each in parts for one in each.clauses or ()]
     tables = [each.bounds for each in parts if each.bounds is not None]
-    bounds = pa.concat_tables(tables, promote_options="default") if clauses is None else None
+    try:
+        bounds = pa.concat_tables(tables, promote_options="permissive") if clauses is None else None
+    except pa.ArrowException as error:
+        what = "the --where files have bounds of different types: match them one by one"
+        raise CallerError(f"{what} ({error})") from None
     return SubscriptionRows(_ids(ids), clauses, bounds, wrong, _joined_places(parts), _joined_columns(parts))
 
 
-def _joined_places(parts: Sequence[SubscriptionRows]) -> Places:
+def _joined_places(parts: Sequence[SubscriptionRows]) -> RowPlaces:
     starts = np.cumsum([0, *(len(each.ids) for each in parts)])
 
     def places(rows: Sequence[int]) -> list[str]:
@@ -254,6 +264,7 @@ def typed_bounds(rows: SubscriptionRows, space: Space) -> TypedBounds:
             "subscriptions have either a column 'where' of clauses, or columns of bounds like 'low_price' and "
             f"'high_price' for attributes of the space; these have {names}"
         )
+    check_bounds(table.schema.names, found.names, space)
     wanted = sorted(bad)
     for row, place in zip(wanted, _places_of(rows, wanted), strict=True):
         found.wrong[row] = WrongClause(rows.ids[row].as_py(), None, None, None, bad[row], place)
@@ -297,3 +308,9 @@ def raise_wrong(wrong: Sequence[WrongClause]) -> None:
     if wrong:
         more = f"and {len(wrong) - SHOWN:,} more" if len(wrong) > SHOWN else ""
         raise BadRows([str(each) for each in wrong[:SHOWN]], more)
+
+
+def warn_wrong(count: int) -> None:
+    """For the caller of the function that calls this."""
+    if count:
+        warnings.warn(f"{count:,} clauses are wrong and left out", stacklevel=4)

@@ -103,7 +103,10 @@ def _floating(text: str, axis: FloatingAxis) -> float:
 def _decimal(text: str, axis: DecimalAxis) -> Decimal:
     number = text.strip(times.BLANKS)
     if not DECIMAL.fullmatch(number):
-        raise ValueError("is not a decimal")
+        raise ValueError(f"is not a {axis.sql}")
+    value = Decimal(number)
+    if value and value.adjusted() >= axis.precision - axis.scale:
+        raise ValueError(f"is not a {axis.sql}")
     return axis.read(number)  # raises what is lost
 
 
@@ -137,5 +140,9 @@ READERS: dict[type, Callable[[str, Any], Any]] = {
 
 
 def rule_of(error: EventError) -> str:
-    """What is wrong with a value, without its row, which a batch counts in its own way."""
-    return str(EventError(error.attribute, error.value, error.rule))
+    """What is wrong with a value, as Spark says it: without its row, which a batch counts in its own way, and with the
+    value as text."""
+    if error.value is None:
+        return f"attribute {error.attribute!r}: {error.rule}"
+    text = str(error.value).lower() if isinstance(error.value, bool) else str(error.value)
+    return f"attribute {error.attribute!r}: {text if len(text) <= 80 else text[:77] + '...'} {error.rule}"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import IO, Any
 
+import msgspec
 import pyarrow as pa
 
 from thatch.errors import CallerError
@@ -54,7 +54,7 @@ class OutputFolder:
             self._sink.write_batch(batch)
         elif self.kind == "json":
             for row in batch.to_pylist():
-                self._sink.write(json.dumps(_json(row), ensure_ascii=False) + "\n")
+                self._sink.write(json_line(row))
         else:
             for row in batch.to_pylist():
                 self._sink.write(",".join(map(_csv, row.values())) + "\n")
@@ -72,7 +72,10 @@ class OutputFolder:
         if self.kind == "csv":
             for field in self.schema:
                 if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
-                    raise CallerError(f"CSV has no place for the column {field.name!r}, which is {field.type}")
+                    raise CallerError(
+                        f"CSV has no place for the column {field.name!r}, which is {field.type}: let the output be "
+                        "called NAME.parquet or NAME.json"
+                    )
             sink.write(",".join(map(_csv, self.schema.names)) + "\n")
 
     def finish(self) -> None:
@@ -96,17 +99,31 @@ class OutputFolder:
 
 
 def _time(value: datetime) -> str:
-    text = value.isoformat(timespec="microseconds" if value.microsecond % 1000 else "milliseconds")
-    return text.replace("+00:00", "Z")
+    """Always with microseconds, so that all of a column is written alike."""
+    return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """A row as Spark writes it: decimals are numbers with all their digits, times are text.
+
+    >>> json_line({"a": Decimal("70269288912859408588264.135460"), "b": None, "c": float("nan")})
+    '{"a":70269288912859408588264.135460,"b":null,"c":"NaN"}\\n'
+    """
+    return _ENCODER.encode(_json(row)).decode() + "\n"
 
 
 def _json(value: Any) -> Any:
     if isinstance(value, datetime):
         return _time(value)
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return str(value)
     if isinstance(value, Decimal):
-        return float(value) if value == Decimal(repr(float(value))) else str(value)
+        return Decimal(f"{value:f}")
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, bytes):

@@ -39,6 +39,7 @@ def _ends(sides: Intervals, attribute: Attribute) -> Any:
     axis = attribute.axis
     cuts: list[str | None] = []
     for low, high in ends.reshape(-1, 2).tolist():
-        cuts.append(None if low == attribute.null else axis.sql_literal(low))
-        cuts.append(None if high == attribute.null else "" if high == axis.last else axis.sql_literal(high + 1))
+        cuts.append(None if low == attribute.null else axis.labels.cut_at(low))
+        cuts.append(None if high == attribute.null else axis.labels.next_cut(high))
+        cuts.append("" if high == attribute.null else None)
     return cuts

@@ -179,7 +179,11 @@ def audited(
             totals[what] = totals.get(what, 0) + count
     named = {id: clauses[id] for id in clauses if id in regions}
     kept = rules - len(findings)
-    idle = [] if matches is None else [id for id in named if not matches.get(id) and not regions[id].is_empty]
+    idle = (
+        []
+        if matches is None or not events
+        else [id for id in named if not matches.get(id) and not regions[id].is_empty]
+    )
     return Audit(rules, kept, findings, groups, suggestions, named, events, totals, sorted(idle, key=str))
 
 
@@ -194,7 +198,7 @@ def duplicates(regions: Mapping[Any, Region]) -> list[list[Any]]:
 
 
 def _original(group: Sequence[Any], redundant: Mapping[Any, Any]) -> Any:
-    """The one of some rules that want the same which the others are duplicates of: the one that is kept, if one is."""
+    """Of rules that want the same, the one that the others repeat: the one that is kept, or else the first."""
     return next((id for id in group if id not in redundant), group[0])
 
 

@@ -3,8 +3,9 @@ whose every value the attribute can hold."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from thatch.errors import CallerError
@@ -130,6 +131,19 @@ def bound_column(by_name: Mapping[str, str], side: str, attribute: str) -> str |
     if len(found) > 1:
         raise CallerError(f"the subscriptions have both {found[0]!r} and {found[1]!r}: which one is meant?")
     return found[0] if found else None
+
+
+def check_bounds(names: Iterable[str], used: Container[str], space: Space) -> None:
+    """Refuse a column that looks like bounds of an attribute which there is not: it would constrain nothing."""
+    for name in names:
+        bound = re.fullmatch(r"(?:low|high)_(.+)|(.+)_(?:low|high)", name.lower())
+        if bound and name not in used:
+            close = difflib.get_close_matches(bound[1] or bound[2], [a.name.lower() for a in space], 1, 0.6)
+            if close:
+                raise CallerError(
+                    f"the subscriptions' column {name!r} looks like bounds of {close[0]!r}, which is called otherwise: "
+                    "rename it"
+                )
 
 
 def bound_names(side: str, attribute: str) -> tuple[str, str]:

@@ -61,16 +61,23 @@ def attributes_of_schema(
 ) -> list[Attribute]:
     """An attribute for each column, or for each that is wanted and there is, in the order of the table. What cannot be
     an attribute is refused, all of it at once."""
-    chosen = list(columns) if wanted is None else list(_chosen(columns, wanted))
-    attributes, refused = [], []
-    for column in chosen:
+    attributes, refused = usable_attributes(columns, zone, wanted)
+    if refused:
+        raise SpaceError("\n".join(refused.values()))
+    return attributes
+
+
+def usable_attributes(
+    columns: Sequence[SchemaColumn], zone: ZoneInfo, wanted: Iterable[ColumnPath] | None = None
+) -> tuple[list[Attribute], dict[str, str]]:
+    """The same; what cannot be an attribute is left out, and comes back by name with the reason."""
+    attributes, refused = [], {}
+    for column in list(columns) if wanted is None else list(_chosen(columns, wanted)):
         try:
             attributes.append(attribute_of(column, zone))
         except SpaceError as error:
-            refused.append(str(error))
-    if refused:
-        raise SpaceError("\n".join(refused))
-    return attributes
+            refused[".".join(column.path)] = str(error)
+    return attributes, refused
 
 
 def _chosen(columns: Sequence[SchemaColumn], wanted: Iterable[ColumnPath]) -> Iterator[SchemaColumn]:

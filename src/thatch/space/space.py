@@ -19,7 +19,7 @@ from thatch.space.attribute import MISSING, Attribute
 from thatch.space.axis import Coordinates, LabelledAxis
 from thatch.space.declaration import attributes_of_json, parse_attributes, time_zone_named
 from thatch.space.labels import LabelCodes
-from thatch.space.schemas import ColumnPath, attributes_of_schema, columns_of
+from thatch.space.schemas import ColumnPath, attributes_of_schema, columns_of, usable_attributes
 
 if TYPE_CHECKING:
     from thatch.region.region import Region
@@ -60,6 +60,7 @@ class Space:
         self._label_codes: LabelCodes = tuple(axis.labels for axis in self.labelled_axes)
         self._plans: dict[str, Any] = {}  # of clause shapes, filled by `where`
         self.other_columns: tuple[str, ...] = ()  # of the table that this was inferred from: for error messages
+        self.unusable: dict[str, str] = {}  # of these, those that clauses mention, and why they are no attributes
         self._nested: dict[str, list[int]] = {}  # attributes within a column, by its name
         for index, attribute in enumerate(attributes):
             if len(attribute.path) > 1:
@@ -99,10 +100,15 @@ class Space:
         return cls.of_columns(schema, names_in(clauses, zone), time_zone)
 
     @classmethod
-    def of_columns(cls, schema: Any, paths: Iterable[ColumnPath], time_zone: str = "UTC") -> Space:
-        """The space of these columns of a table, or fields of its columns. Those that it does not have are left out."""
+    def of_columns(
+        cls, schema: Any, paths: Iterable[ColumnPath], time_zone: str = "UTC", on_error: str = "raise"
+    ) -> Space:
+        """The space of these columns of a table, or fields of its columns. Those that it does not have are left out;
+        with `on_error="skip"` also those that cannot be attributes, and clauses that mention them are wrong."""
         columns, zone = columns_of(schema), time_zone_named(time_zone)
-        attributes = attributes_of_schema(columns, zone, paths)
+        attributes, unusable = usable_attributes(columns, zone, paths)
+        if unusable and on_error != "skip":
+            raise SpaceError("\n".join(unusable.values()))
         if not attributes:  # clauses like TRUE: any column will do
             for column in columns:
                 try:
@@ -113,6 +119,7 @@ class Space:
         if not attributes:
             raise SpaceError("the table has no column that can be an attribute")
         space = cls(attributes, time_zone)
+        space.unusable = {name.lower(): reason for name, reason in unusable.items()}
         space.other_columns = tuple(".".join(column.path) for column in columns if space.index(column.path[0]) is None)
         return space
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from thatch.errors import CallerError
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, DateAxis, EnumAxis, IntAxis, StringAxis, TimestampAxis, TimestampNtzAxis
-from thatch.space.event_columns import INTEGERS, bound_column, check_type
+from thatch.space.event_columns import INTEGERS, bound_column, check_bounds, check_type
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.payload import EventProblem
@@ -151,6 +151,7 @@ class SubscriptionFrame:
                 f"'high_price' for attributes of the space; these have {', '.join(map(repr, frame.columns))}"
             )
         if "where" not in by_name:
+            check_bounds(frame.columns, {*low.values(), *high.values()}, space)
             return cls(frame, space, by_name["id"], None, low, high)
         if frame.schema[by_name["where"]].dataType.typeName() != "string":
             raise CallerError("the column 'where' of the subscriptions must be a string: a clause")

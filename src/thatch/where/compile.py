@@ -11,7 +11,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
-from thatch.errors import MALFORMED, CallerError, ClauseError, TooManyTerms, shown
+from thatch.errors import MALFORMED_CLAUSE, CallerError, ClauseError, TooManyTerms, shown
 from thatch.region.region import Region
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
@@ -302,7 +302,12 @@ class _Planner:
         name = ".".join(path)
         index = self.space.index(name)
         if index is None or len(self.space.attributes[index].path) != len(path):
+            if name.lower() in self.space.unusable:
+                raise self.refusal(node, self.space.unusable[name.lower()], construct="column of an unsupported type")
             names = [attribute.name for attribute in self.space.attributes] + list(self.space.other_columns)
+            if len(path) > 1 and name.lower() in map(str.lower, names):
+                rule = f"no field {path[-1]!r} in a column {path[0]!r}"
+                raise self.refusal(node, rule, f"there is a column whose name has a dot: write `{name}` in backticks")
             close = difflib.get_close_matches(name.lower()[:80], [each.lower() for each in names[:200]], 1)
             hint = f"did you mean {close[0]!r}?" if close else f"attributes are: {', '.join(names[:12])}"
             raise self.refusal(node, f"no attribute {shown(name)}", hint, f"unknown attribute {shown(name)}")
@@ -339,7 +344,7 @@ class _Planner:
         found = re.compile(rf"\b{word}\b").search(self.clean.text, self.start(node))
         return self.clean.offset(found.start() if found else self.start(node))
 
-    def refusal(self, node: exp.Expr, rule: str, hint: str = "", construct: str = MALFORMED) -> ClauseError:
+    def refusal(self, node: exp.Expr, rule: str, hint: str = "", construct: str = MALFORMED_CLAUSE) -> ClauseError:
         start = self.start(node)
         return at(self.clause, self.clean.offset(start), rule, hint, construct)
 

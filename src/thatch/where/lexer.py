@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from thatch.errors import MALFORMED, ClauseError, shown
+from thatch.errors import MALFORMED_CLAUSE, ClauseError, shown
 from thatch.space import times
 from thatch.where.literals import Literal, Members, number_literal, string_literal
 
@@ -181,7 +181,7 @@ def _raw(token: str) -> str:
     return token[2:-1]
 
 
-def at(text: str, offset: int, rule: str, hint: str = "", construct: str = MALFORMED) -> ClauseError:
+def at(text: str, offset: int, rule: str, hint: str = "", construct: str = MALFORMED_CLAUSE) -> ClauseError:
     """An error at a character of the clause."""
     line = text.count("\n", 0, offset) + 1
     return ClauseError(rule, line, offset - (text.rfind("\n", 0, offset) + 1) + 1, hint, construct)
@@ -320,7 +320,7 @@ _TOO_DEEP = f"the clause is nested more than {DEPTH_MAX} deep"
 
 
 def _unexpected(token: str, text: str, offset: int) -> ClauseError:
-    construct = ARITHMETIC if token in "+*/%" else MALFORMED
+    construct = ARITHMETIC if token in "+*/%" else MALFORMED_CLAUSE
     return at(text, offset, f"unexpected {shown(token)}", _HINTS.get(token, ""), construct)
 
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from thatch.cli.match_request import MatchRequest
-from thatch.cli.wrong_rows import NAMED, named_options, raise_if_any, wrong_clause
+from thatch.cli.wrong_rows import MORE_RULES, NAMED, named_options, raise_if_any, wrong_clause
 from thatch.local.events import MALFORMED, EventBatch
 from thatch.local.files import Format
 from thatch.local.match import Match
@@ -47,7 +47,7 @@ def rows_of(files: Sequence[str], reading: Format, skip: bool) -> SubscriptionRo
 
 def check_clauses(wrong: list[WrongClause], skip: bool) -> None:
     if not skip:
-        raise_if_any([wrong_clause(*each) for each in wrong[: NAMED + 1]])
+        raise_if_any([wrong_clause(*each) for each in wrong[: NAMED + 1]], MORE_RULES)
 
 
 def _written(work: Match, request: MatchRequest) -> dict[str, Any]:

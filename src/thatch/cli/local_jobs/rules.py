@@ -48,6 +48,7 @@ def reduced(request: ReduceRequest) -> dict[str, Any]:
             "subscriptions": len(result),
             "active": len(result) - len(passive),
             "passive": len(passive),
+            "skipped": len(work.compiled.wrong),
         }
         if budget is not None:
             merged = result.column("merged")
@@ -94,7 +95,7 @@ def learnt(request: LearnRequest) -> dict[str, Any]:
         check_clauses(work.match.compiled.wrong, request.skip)
         check_report(request)
         found = work.result()
-        summary = learnt_summary(found)
+        summary = learnt_summary(found) | {"skipped": len(work.match.compiled.wrong)}
         if request.output is not None:
             with report_folder(request) as folder:
                 for name in (*SHORT, *LONG):
@@ -112,7 +113,7 @@ def audited(request: AuditRequest) -> tuple[Audit, dict[str, Any]]:
         work = _reduction(request)
         check_report(request)
         found = audit_of(work, budget)
-        summary = written_audit(found, request)
+        summary = written_audit(found, request) | {"skipped": len(work.compiled.wrong)}
     return found, summary | {"seconds": time.perf_counter() - start}
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from thatch.cli.spark_jobs.inputs import Events, MalformedRecord
 from thatch.cli.spark_jobs.rule_files import SubscriptionFiles
 from thatch.cli.spark_jobs.session import sentence_of
-from thatch.cli.wrong_rows import NAMED, raise_if_any, wrong_clause
+from thatch.cli.wrong_rows import MORE_RULES, NAMED, raise_if_any, wrong_clause
 from thatch.errors import CallerError, EventError, ThatchError
 from thatch.space.space import Space
 from thatch.spark import WrongClauses, wrong_clauses
@@ -50,7 +50,7 @@ def _raise_with_places(error: ThatchError, events: Events, subscriptions: Subscr
     """Looks up which clauses or events an error is about, and raises one that names them."""
     if isinstance(error, WrongClauses | EventError | MalformedRecord):
         bad = wrong(subscriptions, space)
-        raise_if_any([] if bad is None else named(bad))
+        raise_if_any([] if bad is None else named(bad), MORE_RULES)
     if isinstance(error, EventError | MalformedRecord):
         raise_if_any(events.first_bad(NAMED + 1))
 
@@ -63,4 +63,4 @@ def named(wrong: DataFrame) -> list[str]:
 def check_readable(subscriptions: SubscriptionFiles) -> None:
     """Rows that could not even be read."""
     if subscriptions.malformed is not None:
-        raise_if_any(named(subscriptions.malformed))
+        raise_if_any(named(subscriptions.malformed), MORE_RULES)

@@ -35,6 +35,7 @@ from thatch.spark.tables import spark_type, wrong_event
 from thatch.spark.text import column_sql, name_sql
 
 RECORD, READ, PROBLEM = "__record", "__read", "__problem"
+NO_VALUE = "\x01"  # what Spark holds an empty field for; if that were empty, too, "" would be NULL
 VALUE_SHOWN, EVENT_SHOWN = 80, 400  # characters of a bad value and of its event that an error repeats
 
 
@@ -53,6 +54,7 @@ def scan(session: SparkSession, paths: Sequence[str], format: Format, as_text: C
         # that differs from the first one is an error and not ignored.
         options |= {"header": True, "sep": format.delimiter, "escape": '"', "columnPruning": False}
         options["enforceSchema"] = False
+        options["nullValue"] = NO_VALUE
     first = getattr(session.read.options(**options), kind)(found).schema
     fields = [
         StructField(each.name, StringType()) if kind == "csv" or as_text(each.name) else each

@@ -66,7 +66,7 @@ def matched(session: SparkSession, request: MatchRequest) -> dict[str, Any]:
 def _inputs(session: SparkSession, request: MatchRequest) -> tuple[Space, Events, SubscriptionFiles]:
     space, rules = request.space, RuleFiles(session, request.where, request.reading)
     if space is None:
-        space = inferred_space(session, request.events, rules, request.time_zone)
+        space = inferred_space(session, request.events, rules, request.time_zone, request.on_error)
     events = Events(session, request.events, space, request.reading)
     return space, events, rules.read(space)
 

@@ -16,10 +16,12 @@ from thatch.errors import CallerError
 from thatch.local.files import has_scheme
 
 PATIENCE = 10.0  # seconds, for a job that is cancelled
+MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # Spark's own format ends with milliseconds
+TIMES = {"timestampFormat": f"{MICROSECONDS}XXX", "timestampNTZFormat": MICROSECONDS}
 WRITING: dict[str, dict[str, Any]] = {
     "parquet": {},
-    "csv": {"header": True, "escape": '"'},
-    "json": {"ignoreNullFields": False},
+    "csv": {"header": True, "escape": '"', **TIMES},
+    "json": {"ignoreNullFields": False, **TIMES},
 }
 
 

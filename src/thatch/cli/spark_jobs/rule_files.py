@@ -113,14 +113,19 @@ def detail_table(ids: pa.Array, details: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def inferred_space(session: SparkSession, events: Sequence[str], rules: RuleFiles, time_zone: str) -> Space:
+def inferred_space(
+    session: SparkSession, events: Sequence[str], rules: RuleFiles, time_zone: str, on_error: str
+) -> Space:
     """The space that events in files have, narrowed to what subscriptions mention."""
     if not events:
-        raise CallerError("give --space, or events in Parquet, whose schema it can be taken from")
+        raise CallerError(
+            "there is neither a space nor events whose schema it could be taken from: give one of them, --space or "
+            "--events with a Parquet file"
+        )
     if one_kind(events, rules.format) != "parquet":
         raise CallerError("CSV and JSON have no types: declare the space of the events with --space")
     frame = scan(session, events, rules.format, lambda name: False)
-    return Space.of_columns(frame.schema, rules.paths(frame, time_zone), time_zone)
+    return Space.of_columns(frame.schema, rules.paths(frame, time_zone), time_zone, on_error)
 
 
 @dataclass(frozen=True)

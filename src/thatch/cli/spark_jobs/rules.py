@@ -25,7 +25,7 @@ from thatch.cli.rules_request import (
     write_table,
     written_audit,
 )
-from thatch.cli.spark_jobs.failures import check_readable, translated_failures
+from thatch.cli.spark_jobs.failures import check_readable, translated_failures, wrong
 from thatch.cli.spark_jobs.inputs import Events
 from thatch.cli.spark_jobs.outputs import Output
 from thatch.cli.spark_jobs.rule_files import RuleFiles, SubscriptionFiles, inferred_space
@@ -45,7 +45,9 @@ class Inputs:
         with translated_failures(None, None, request.space):
             self.events: Events | None = None
             rules = RuleFiles(session, request.where, request.reading)
-            self.space = request.space or inferred_space(session, request.events, rules, request.time_zone)
+            self.space = request.space or inferred_space(
+                session, request.events, rules, request.time_zone, request.on_error
+            )
             if request.events:
                 self.events = Events(session, request.events, self.space, request.reading)
             self.subscriptions: SubscriptionFiles = rules.read(self.space)
@@ -59,6 +61,11 @@ class Inputs:
     @property
     def usable(self) -> DataFrame | None:
         return None if self.events is None else self.events.usable(self.request.skip)
+
+    def skipped(self) -> int:
+        """How many rules are left out."""
+        bad = wrong(self.subscriptions, self.space) if self.request.skip else None
+        return 0 if bad is None else bad.count()
 
     def translated_failures(self) -> Any:
         return translated_failures(None if self.request.skip else self.events, self.subscriptions, self.space)
@@ -78,6 +85,7 @@ def reduced(session: SparkSession, request: ReduceRequest) -> dict[str, Any]:
         counts = {row["status"]: row["count"] for row in result.groupBy("status").count().collect()}
         active, passive = counts.get("active", 0), counts.get("passive", 0)
         summary: dict[str, Any] = {"subscriptions": active + passive, "active": active, "passive": passive}
+        summary["skipped"] = inputs.skipped()
         if request.merge is not None:
             row = result.agg(F.count("merged_where"), F.coalesce(F.sum("merged"), F.lit(0))).first()
             assert row is not None
@@ -102,7 +110,7 @@ def learnt(session: SparkSession, request: LearnRequest) -> dict[str, Any]:
     assert usable is not None
     with inputs.translated_failures(), progress(session):
         found = ts.learn(usable, inputs.rules, inputs.space, on_error=request.on_error)
-        summary = learnt_summary(found)
+        summary = learnt_summary(found) | {"skipped": inputs.skipped()}
         if request.output is not None:
             with report_folder(request) as folder:
                 _write_learnt(found, folder, session)
@@ -132,5 +140,6 @@ def audited(session: SparkSession, request: AuditRequest) -> tuple[Audit, dict[s
         found = ts.audit(
             inputs.rules, inputs.space, merge=request.merge, events=inputs.usable, on_error=request.on_error
         )
-    summary = written_audit(found, request)
+        skipped = inputs.skipped()
+    summary = written_audit(found, request) | {"skipped": skipped}
     return found, summary | {"seconds": time.perf_counter() - start}

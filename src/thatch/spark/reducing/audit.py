@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 
 from thatch.merge.weighing import budget_of
 from thatch.reports.audit import Audit, audited
-from thatch.space.event_columns import ID
+from thatch.space.event_columns import ID, event_columns
 from thatch.space.space import Space
 from thatch.spark.failures import translated_errors
 from thatch.spark.matching.match import match
 from thatch.spark.reducing.loaded import regions_of
 from thatch.spark.reducing.reduce import Reduction
 from thatch.spark.reducing.same import groups_of_same
-from thatch.spark.tables import SubscriptionFrame
+from thatch.spark.tables import SubscriptionFrame, is_wrong_event
 from thatch.spark.text import name_sql
 
 
@@ -59,10 +59,16 @@ def audit(
         if matches is not None:
             own = matches.join(wanted, "id", "left_semi").collect()
             counts = {row["id"]: row["count"] for row in own}
-        count = None if events is None else events.count()
+        count = None if events is None else _usable(events, space, on_error).count()
     certificates = {row["id"]: row["covered_by"] for row in rows if row["status"] == "passive"}
     mergers = _mergers([row for row in rows if row["merger"] is not None])
     return audited(rules, clauses, regions, certificates, mergers, counts, count)
+
+
+def _usable(events: DataFrame, space: Space, on_error: str) -> DataFrame:
+    if on_error != "skip":
+        return events
+    return events.where(f"NOT {is_wrong_event(event_columns(events.schema, space), space)}")
 
 
 def _clauses(claimed: DataFrame, known: SubscriptionFrame, regions: dict[Any, Any]) -> dict[Any, str]:
