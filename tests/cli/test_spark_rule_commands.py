@@ -179,6 +179,15 @@ def test_learn_with_bad_events(run: Run) -> None:
     status, out, err = run("learn", "bad.csv")
     assert (status, out) == (2, "") and "'many'" in err
     status, result, _ = run("learn", "bad.csv", "--json", "--on-error", "skip")
-    assert status == 0 and (result["events"], result["subscriptions"]) == (3, 6)
+    assert status == 0 and (result["events"], result["subscriptions"]) == (2, 6)
+    Path("wrong.txt").write_text("price < 20\nprise < 20\n", encoding="utf-8")
+    status, result, _ = run(
+        "learn", "events.csv", "--json", "--on-error", "skip", "--output", "some", where="wrong.txt"
+    )
+    assert status == 0 and (result["events"], result["subscriptions"], result["skipped"]) == (4, 1, 1)
+    assert pq.read_table("some/matches").column("id").to_pylist() == ["wrong.txt:1"]
+    for command in ("reduce", "audit"):
+        _, out, _ = run(command, "--on-error", "skip", where="wrong.txt")
+        assert "left out 1 wrong rule: `thatch validate` lists them" in out
     status, _, err = run("learn", "events.csv", "--time-zone", "UTC")
     assert status == 2 and "CSV and JSON have no types" in err

@@ -5,7 +5,6 @@ Events are read twice: once to draw a sample, which says where cells begin, and 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from thatch.learning.sketch import BOXES, CELLS, EVENTS, Sketch, check_cells
 from thatch.local.events import EventBatch
 from thatch.local.files import Format
 from thatch.local.match import THREADS, Match, in_order, raise_bad_events
-from thatch.local.subscriptions import SubscriptionRows, raise_wrong, subscriptions_of
+from thatch.local.subscriptions import raise_wrong, subscriptions_of, warn_wrong
 from thatch.matching.index import TreeMatcher
 from thatch.reports.learn import Learned, cells_table, regions_table, selectivity_table
 from thatch.space.arrays import Ints
@@ -49,8 +48,7 @@ def learn(
     work = Learning.of(events, subscriptions, space, on_error)
     if work.match.compiled.wrong and not work.match.skip:
         raise_wrong(work.match.compiled.wrong)
-    if work.match.compiled.wrong:
-        warnings.warn(f"{len(work.match.compiled.wrong):,} clauses are wrong and left out", stacklevel=2)
+    warn_wrong(len(work.match.compiled.wrong))
     return work.result(cells)
 
 
@@ -65,7 +63,6 @@ class Counted(NamedTuple):
 class Learning:
     """A learning that is about to be done."""
 
-    rows: SubscriptionRows
     match: Match
     given: Space | None
 
@@ -79,11 +76,11 @@ class Learning:
         format: Format | None = None,
         time_zone: str = "UTC",
     ) -> Learning:
-        """The regions are of a space of their own, which knows no strings but theirs: string codes say where cells of
+        """The regions are of a space of their own, which knows no literals but theirs: label codes say where cells of
         strings begin."""
         rows = subscriptions_of(subscriptions, format or Format())
         own = None if space is None else Space.from_json(space.to_json())
-        return cls(rows, Match.of(events, rows, own, on_error, format, time_zone), space)
+        return cls(Match.of(events, rows, own, on_error, format, time_zone), space)
 
     def result(self, cells: int = CELLS) -> Learned[pa.Table]:
         space = _evenly_coded(self.match.space)
@@ -107,7 +104,7 @@ class Learning:
         return Learned(
             self.given or self.match.space,
             total,
-            len(self.rows.ids),
+            len(ids),
             sketch.attributes,
             sketch.boundaries,
             selectivity_table(sketch),
@@ -137,15 +134,18 @@ class Learning:
         return columns
 
     def _sample(self, space: Space) -> tuple[int, pa.Table]:
-        """How many events there are whose text could be read, and some of them, or all if they are few: those with the
-        least of random numbers."""
+        """How many events there are that can be used, and some of them, or all if they are few: those with the least of
+        random numbers."""
         source, draw, total = self.match.events, np.random.default_rng(1), 0
         schema = source.value_schema(space)
         roots = {attribute.path[0].lower() for attribute in space}
         names = [name for name in schema.names if name.lower() in roots]
         chosen, keys = schema.empty_table().select(names), np.zeros(0)
         for batch in source.batches(space):
-            rows = self._readable(batch, space).select(names)
+            rows = self._readable(batch, space)
+            if self.match.skip:
+                rows = rows.filter(pa.array(space.encode_valid(rows)[1]))
+            rows = rows.select(names)
             total += rows.num_rows
             chosen = pa.concat_tables([chosen, pa.Table.from_batches([rows])])
             keys = np.concatenate((keys, draw.random(rows.num_rows)))
@@ -177,14 +177,11 @@ class Learning:
         return total
 
     def _matches(self, counts: Ints, total: int) -> pa.Table:
-        """Of all subscriptions; those that are left out match nothing."""
-        known = dict(zip(self.match.compiled.ids.to_pylist(), counts.tolist(), strict=True))
-        matches = [known.get(id, 0) for id in self.rows.ids.to_pylist()]
         return pa.table(
             {
-                "id": self.rows.ids,
-                "matches": pa.array(matches, pa.int64()),
-                "share": pa.array([count / max(total, 1) for count in matches], pa.float64()),
+                "id": self.match.compiled.ids,
+                "matches": pa.array(counts, pa.int64()),
+                "share": pa.array(counts / max(total, 1), pa.float64()),
             }
         )
 

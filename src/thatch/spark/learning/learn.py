@@ -15,7 +15,7 @@ from thatch.errors import check_on_error
 from thatch.learning.regions import Places, one_sided_regions
 from thatch.learning.sketch import BOXES, CELLS, EVENTS, Sketch, check_cells
 from thatch.reports.learn import Learned, cells_table, regions_table, selectivity_table
-from thatch.space.event_columns import ID
+from thatch.space.event_columns import ID, event_columns
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
 from thatch.spark.encoded import Source, source_of, with_cuts
@@ -23,10 +23,10 @@ from thatch.spark.failures import map_batches, translated_errors
 from thatch.spark.inferred import space_of
 from thatch.spark.learning.places import counted_cells, counted_regions
 from thatch.spark.learning.similar import alike, phi
-from thatch.spark.matching.match import Job
+from thatch.spark.matching.match import Job, wrong_clauses
 from thatch.spark.reducing.decide import SampleBoxes, sample_of
 from thatch.spark.reducing.merged import counted_events, sampled_events
-from thatch.spark.tables import SubscriptionFrame, check_time_zone, fields, session_of, spark_type
+from thatch.spark.tables import SubscriptionFrame, check_time_zone, fields, is_wrong_event, session_of, spark_type
 from thatch.spark.text import name_sql, text_sql
 
 
@@ -80,6 +80,8 @@ def learn(
         if space is None:
             space = space_of(events, subscriptions)
         check_time_zone(session, space)
+        if skip:
+            events, subscriptions = _usable(events, subscriptions, space)
         known = SubscriptionFrame.of(subscriptions, space)
         source, frame = source_of(known, skip)
         numbered = with_cuts(source, frame)
@@ -118,6 +120,16 @@ def learn(
         Places.of(sketch.grid, own, *by_cell, meeting),
         partial(_phi, pairs, frame, numbered, kind),
     )
+
+
+def _usable(events: DataFrame, subscriptions: DataFrame, space: Space) -> tuple[DataFrame, DataFrame]:
+    """Events and subscriptions without those that are wrong."""
+    good = events.where(f"NOT {is_wrong_event(event_columns(events.schema, space), space)}")
+    known = SubscriptionFrame.of(subscriptions, space)
+    if known.where is None:
+        return good, subscriptions
+    wrong = wrong_clauses(subscriptions, space).select(F.col("id").alias(known.id))
+    return good, subscriptions.join(wrong, known.id, "left_anti")
 
 
 def _phi(pairs: DataFrame, frame: DataFrame, source: Source, id: str) -> DataFrame:
