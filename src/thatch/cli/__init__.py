@@ -4,6 +4,7 @@ In reading order:
 
     tabular            rows as text
     arguments          what several commands take: a space, clauses with their places; exit statuses
+    request            what every command over tables and files is asked
     match_request      what `thatch match` is asked to do, whichever engine does it
     wrong_rows         subscriptions and events that cannot be used, in words
     rules_request      what the commands about subscriptions are asked to do

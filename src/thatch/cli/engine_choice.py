@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from thatch.cli.engine import Engine
 from thatch.cli.local_jobs.engine import LocalEngine
-from thatch.cli.match_request import MatchRequest
-from thatch.cli.rules_request import RulesRequest
+from thatch.cli.request import Request
 from thatch.cli.spark_jobs.engine import SparkEngine
 from thatch.cli.tabular import megabytes
 from thatch.errors import CallerError
@@ -29,7 +28,7 @@ def add_engine(command: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_engine(options: argparse.Namespace, request: MatchRequest | RulesRequest) -> tuple[Engine, str]:
+def chosen_engine(options: argparse.Namespace, request: Request) -> tuple[Engine, str]:
     """The engine, and why."""
     name, why = _choice(options, request.events, request.where, request.reading)
     if name == "local":

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from thatch.cli.request import Request
 from thatch.errors import CallerError
-from thatch.local.files import Format, has_scheme
 from thatch.reports.audit import Audit
-from thatch.space.space import Space
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,49 +25,21 @@ LONG = ("matches", "phi")
 
 
 @dataclass(frozen=True)
-class RulesRequest:
-    """What is to be looked at, and where what was found goes. Each command has a type of its own below."""
-
-    space: Space | None  # None: as the events have it
-    time_zone: str = "UTC"  # of a space that is taken from the events
-    where: Sequence[str] = ()  # files of rules
-    events: Sequence[str] = ()
-    reading: Format = field(default_factory=Format)
-    skip: bool = False
-    output: str | None = None
-    overwrite: bool = False
-
-    @property
-    def rule_files(self) -> list[str]:
-        """The local files of rules, which must not be written over."""
-        return [os.path.abspath(path) for path in self.where if not has_scheme(path)]
-
-    @property
-    def session_zone(self) -> str:
-        """The zone in which times without one are read."""
-        return self.time_zone if self.space is None else self.space.time_zone
-
-    @property
-    def on_error(self) -> str:
-        return "skip" if self.skip else "raise"
-
-
-@dataclass(frozen=True)
-class ReduceRequest(RulesRequest):
+class ReduceRequest(Request):
     merge: float | None = None  # the share that a merger may add; None: no mergers
 
 
 @dataclass(frozen=True)
-class LearnRequest(RulesRequest):
+class LearnRequest(Request):
     pass
 
 
 @dataclass(frozen=True)
-class AuditRequest(RulesRequest):
+class AuditRequest(Request):
     merge: float | None = 0.0
 
 
-def check_report(request: RulesRequest) -> None:
+def check_report(request: Request) -> None:
     """Refuse an output that is there already, unless it may be replaced and we wrote it."""
     folder = Path(request.output or "")
     if request.output is None or not folder.exists():
@@ -81,7 +51,7 @@ def check_report(request: RulesRequest) -> None:
 
 
 @contextmanager
-def report_folder(request: RulesRequest) -> Iterator[Path]:
+def report_folder(request: Request) -> Iterator[Path]:
     """A new folder that takes the place of the output when all is written; nothing is left of a failure."""
     assert request.output is not None
     folder = Path(request.output)

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.cli.local_jobs.match import all_or_nothing, check_clauses, rows_of
+from thatch.cli.request import Request
 from thatch.cli.rules_request import (
     LONG,
     SHORT,
     AuditRequest,
     LearnRequest,
     ReduceRequest,
-    RulesRequest,
     check_report,
     learnt_summary,
     report_folder,
@@ -117,7 +117,7 @@ def audited(request: AuditRequest) -> tuple[Audit, dict[str, Any]]:
     return found, summary | {"seconds": time.perf_counter() - start}
 
 
-def _reduction(request: RulesRequest) -> LocalReduction:
+def _reduction(request: Request) -> LocalReduction:
     rows = rows_of(request.where, request.reading, request.skip)
     events = list(request.events) or None
     work = LocalReduction.of(rows, request.space, events, request.on_error, request.reading, request.time_zone)

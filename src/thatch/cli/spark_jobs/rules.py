@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thatch.spark as ts
+from thatch.cli.request import Request
 from thatch.cli.rules_request import (
     LONG,
     SHORT,
     AuditRequest,
     LearnRequest,
     ReduceRequest,
-    RulesRequest,
     check_report,
     learnt_summary,
     report_folder,
@@ -40,7 +40,7 @@ SHOWN = 10  # rows, where there is no output
 class Inputs:
     """The tables of a request; errors in them name their place."""
 
-    def __init__(self, session: SparkSession, request: RulesRequest) -> None:
+    def __init__(self, session: SparkSession, request: Request) -> None:
         self.session, self.request = session, request
         with translated_failures(None, None, request.space):
             self.events: Events | None = None
