@@ -26,6 +26,7 @@ thatch.covers(["price < 10", "price > 5"], "price BETWEEN 1 AND 7", space)
 """
 
 
+@pytest.mark.long
 def test_afterwards_nothing_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["warm", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

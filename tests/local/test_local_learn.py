@@ -92,6 +92,7 @@ def test_bad_events_and_clauses(tmp_path: Path) -> None:
         thatch.learn(pa.table({"x": [1]}), pa.table({"id": ["a", "a"], "where": ["x < 5", "x > 5"]}))
 
 
+@pytest.mark.long
 def test_no_spark_no_java(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.5, 2.5], "s": ["a", None]}), tmp_path / "events.parquet")
     (tmp_path / "alerts.txt").write_text("x < 2 AND s IN ('a', 'c')\nwithin(1, x, 2)\n")
