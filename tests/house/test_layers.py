@@ -75,7 +75,7 @@ def test_an_outdated_picture_is_found(copy: Path) -> None:
     assert picture(Layout(copy)) != picture(Layout())
 
 
-def test_only_the_space_compares_string_codes() -> None:
+def test_only_the_space_compares_label_codes() -> None:
     """Whoever holds coordinates asks `Space.is_current`, or computes within `Space.stable`."""
     for path in SOURCE.rglob("*.py"):
         if path.parent.name != "space":

@@ -185,6 +185,7 @@ def test_an_id_that_is_given_twice_names_both_places(tmp_path: Path) -> None:
 LOST = {
     "two containers": "rules:\n- p > 1\nalerts:\n- p > 2\n",
     "a container beside rules": "a: p > 1\nb: p > 2\ndeep:\n  c: p > 3\n",
+    "without blanks": "a: p>1\ndeep:\n  c: p > 3\n",
     "a list beside a rule": "a: p > 1\ntags: [p > 3]\n",
     "a rule called rules": "rules:\n  where: p > 1\nother:\n  where: p > 2\n",
     "two clauses": "- id: a\n  where: p > 1\n  Where: p > 2\n",

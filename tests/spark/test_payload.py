@@ -216,3 +216,13 @@ def test_a_problem_without_a_value_is_a_constant() -> None:
     problem = EventProblem("price", "is refused")
     assert problem.message == text_sql("attribute 'price': is refused")
     assert "hex(" not in problem.carried
+
+
+def test_odd_values_are_carried_as_text_and_bounded() -> None:
+    nested: Any = "x" * 400
+    for _ in range(5):
+        nested = (nested,) * 8
+    for value in (nested, np.array([1, 2]), "\ud800" * 5000):
+        text = payload_of(EventError("a", value, "is bad"))
+        assert len(text) < BYTES_MAX and isinstance(error_in(text), EventError)
+    assert len(str(with_payload(CallerError("\ud800" * 5000)))) <= MESSAGE_MAX

@@ -8,11 +8,12 @@ In reading order:
     match_request      what `thatch match` is asked to do, whichever engine does it
     wrong_rows         subscriptions and events that cannot be used, in words
     rules_request      what the commands about subscriptions are asked to do
+    report_files       the folders that learn and audit write
     engine             the interface of both engines
     local_jobs         what the commands do in this process
     spark_jobs         what the commands do on Spark
     engine_choice      which engine does the work
-    spark_arguments    what the commands over tables and files take
+    table_arguments    what the commands over tables and files take
     match              `thatch match`
     reduce             `thatch reduce`
     learn              `thatch learn`

@@ -10,7 +10,7 @@ from typing import Any
 from thatch.cli.arguments import NO, OK, add_json, as_text
 from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.rules_request import AuditRequest
-from thatch.cli.spark_arguments import add_rules, request_fields, seconds_text, skipped_text
+from thatch.cli.table_arguments import add_rules, request_fields, seconds_text, skipped_text
 from thatch.cli.tabular import counted
 from thatch.reports.audit import DUPLICATE, EMPTY, INSIDE, UNION, Audit, short
 

@@ -10,7 +10,7 @@ from thatch.cli.arguments import NO, OK, add_json, add_space, as_text, shown_val
 from thatch.cli.engine import Engine
 from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.match_request import MatchRequest
-from thatch.cli.spark_arguments import add_running, add_where, request_fields, seconds_text
+from thatch.cli.table_arguments import add_running, add_where, request_fields, seconds_text
 from thatch.cli.tabular import counted, table
 from thatch.space.event_columns import DETAIL
 from thatch.space.json_values import readable

@@ -35,7 +35,7 @@ def boundaries(attribute: Attribute, texts: Sequence[str | None], coordinates: C
 
 class CellGrid(NamedTuple):
     """A grid of cells over one or two attributes. Workers are sent it: its coordinates mean something only with the
-    string codes of the space that it was made in."""
+    label codes of the space that it was made in."""
 
     columns: tuple[int, ...]  # numbers of attributes
     starts: tuple[Ints, ...]  # the first coordinate of each cell, by attribute

@@ -103,7 +103,7 @@ def _check_depth(value: Any, path: str) -> None:
 
 
 def _rules(document: Any, path: str) -> Iterator[tuple[str | None, Any, int | None]]:
-    rules, lines = _contained(document, path), None
+    rules = _contained(document, path)
     if isinstance(rules, list):
         lines = getattr(rules, "lines", None)
         for at, rule in enumerate(rules):
@@ -128,7 +128,7 @@ def _contained(document: Any, path: str) -> Any:
         return document
     named = [name for name in CONTAINERS if name in inner] or [key for key in inner if not is_rule(inner[key])]
     others = [key for key in inner if key not in named and (is_rule(inner[key]) or _holds_rules(inner[key]))]
-    if named and len(named) == 1 and not others and (named[0] in CONTAINERS or not _clauses_among(document, inner)):
+    if len(named) == 1 and not others and (named[0] in CONTAINERS or not _clauses_among(document, inner)):
         return inner[named[0]]
     if all(isinstance(value, str) or is_rule(value) for value in document.values()):
         return document
@@ -140,13 +140,17 @@ def _contained(document: Any, path: str) -> Any:
 
 
 def _clauses_among(document: Mapping[str, Any], inner: Mapping[str, Any]) -> list[str]:
-    """Keys with text that may be a clause: it has a blank, as no version or name of a file has."""
-    return [key for key, value in document.items() if key not in inner and isinstance(value, str) and " " in value]
+    return [key for key, value in document.items() if key not in inner and _may_be_clause(value)]
+
+
+def _may_be_clause(value: Any) -> bool:
+    """A text with a blank or a comparison, as no version or name of a file has."""
+    return isinstance(value, str) and re.search(r"[ <>=]", value) is not None
 
 
 def _holds_rules(value: Any) -> bool:
     each = list(value.values()) if isinstance(value, dict) else value
-    return any(is_rule(one) or (isinstance(one, str) and " " in one) for one in each)
+    return any(is_rule(one) or _may_be_clause(one) for one in each)
 
 
 def is_rule(value: Any) -> bool:

@@ -25,6 +25,7 @@ from thatch.spark.text import case_sql, text_sql
 TOKEN = secrets.token_hex(8)  # of this driver
 MESSAGE_MAX = 4000  # characters of a message
 TEXT_MAX = 500  # characters of a text that an error has as a field
+DEPTH_MAX = 2  # of tuples in tuples
 ITEMS_MAX = 8  # of a tuple that an error has as a field
 SHOWN_MAX = 80  # characters of a value within a message, as `errors.shown` has it
 END = "]"
@@ -53,7 +54,7 @@ def with_payload(error: ThatchError, token: str = TOKEN) -> ThatchError:
     """The same error with its payload as a note, which stands below the message in a traceback. The message is cut to
     what may cross Spark, and has no character that UTF-8 has not."""
     payload = payload_of(error, token)
-    text = cut(str(error), MESSAGE_MAX).encode("utf-8", "backslashreplace").decode()
+    text = cut(cut(str(error), MESSAGE_MAX).encode("utf-8", "backslashreplace").decode(), MESSAGE_MAX)
     if text != str(error):
         error.args = (text,)
     error.add_note(payload)
@@ -120,8 +121,9 @@ def _head(kind: type, message: Sequence[str], arguments: Sequence[Any] | None, t
     return _mark(token) + json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogatepass").hex()
 
 
-def _data(value: Any) -> Any:
-    """A field of an error as JSON has it. What JSON has no type for is an object with the name of its type."""
+def _data(value: Any, depth: int = 0) -> Any:
+    """A field of an error as JSON has it. What JSON has no type for is an object with the name of its type; what is
+    nested deep is text."""
     if isinstance(value, str):
         return cut(value, TEXT_MAX)
     if value is None or isinstance(value, bool) or (isinstance(value, int) and value.bit_length() <= 1024):
@@ -130,14 +132,15 @@ def _data(value: Any) -> Any:
         return float(value)
     if isinstance(value, bytes):
         return {"bytes": value[:TEXT_MAX].hex()}
-    if isinstance(value, tuple | list):
-        return {"tuple": [_data(each) for each in value[:ITEMS_MAX]]}
+    if isinstance(value, tuple | list) and depth < DEPTH_MAX:
+        return {"tuple": [_data(each, depth + 1) for each in value[:ITEMS_MAX]]}
     if isinstance(value, Decimal) and len(str(value)) <= TEXT_MAX:
         return {"decimal": str(value)}
     for kind in (datetime, date, time):  # a datetime is a date
         if isinstance(value, kind):
             return {kind.__name__: value.isoformat()}
-    return _data(value.item()) if hasattr(value, "item") else shown(value, TEXT_MAX)  # a scalar of NumPy's; others
+    is_scalar = hasattr(value, "item") and getattr(value, "size", 1) == 1  # of NumPy's
+    return _data(value.item(), DEPTH_MAX) if is_scalar else shown(value, TEXT_MAX)
 
 
 # In

@@ -10,13 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.cli.local_jobs.match import all_or_nothing, check_clauses, rows_of
-from thatch.cli.request import Request
-from thatch.cli.rules_request import (
+from thatch.cli.report_files import (
     LONG,
     SHORT,
-    AuditRequest,
-    LearnRequest,
-    ReduceRequest,
     check_report,
     learnt_summary,
     report_folder,
@@ -24,6 +20,8 @@ from thatch.cli.rules_request import (
     write_table,
     written_audit,
 )
+from thatch.cli.request import Request
+from thatch.cli.rules_request import AuditRequest, LearnRequest, ReduceRequest
 from thatch.cli.wrong_rows import named_options
 from thatch.local.audit import audit_of
 from thatch.local.learn import Learning

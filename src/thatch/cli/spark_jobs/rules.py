@@ -11,13 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thatch.spark as ts
-from thatch.cli.request import Request
-from thatch.cli.rules_request import (
+from thatch.cli.report_files import (
     LONG,
     SHORT,
-    AuditRequest,
-    LearnRequest,
-    ReduceRequest,
     check_report,
     learnt_summary,
     report_folder,
@@ -25,6 +21,8 @@ from thatch.cli.rules_request import (
     write_table,
     written_audit,
 )
+from thatch.cli.request import Request
+from thatch.cli.rules_request import AuditRequest, LearnRequest, ReduceRequest
 from thatch.cli.spark_jobs.failures import check_readable, translated_failures, wrong
 from thatch.cli.spark_jobs.inputs import Events
 from thatch.cli.spark_jobs.outputs import Output
