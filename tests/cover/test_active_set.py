@@ -20,7 +20,7 @@ from helpers.cover_oracles import (
     recode,
     region_of,
 )
-from helpers.strategies import examples
+from helpers.strategies import examples, soaked
 from thatch import Space
 from thatch.cover import Covered, Uncovered
 from thatch.cover.active_set import ActiveSet, Change
@@ -33,7 +33,7 @@ from thatch.region.region import Region
 @pytest.mark.parametrize("kind", ["line", "plane", "cube"])
 def test_random_subscriptions(kind: str, cover: str, retract: bool | str) -> None:
     space, regions, cells = pool(kind)
-    for run in range(3):
+    for run in range(soaked(1, 3)):
         random = Random(f"{SEED}/{kind}/{run}")
         mirror = Mirror(space, cells, cover, retract)
         for step in range(130):

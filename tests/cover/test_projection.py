@@ -13,7 +13,7 @@ from benchmarks.cover_balls import as_balls, by_projections, drawn_balls, wrong_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.strategies import examples
+from helpers.strategies import examples, soaked
 from thatch import Space
 from thatch.cover import Covered, CoverEngine, PairwiseEngine, ProjectionEngine, verify
 from thatch.cover.balls import BallIndex, random_vectors, surely_held
@@ -117,7 +117,7 @@ def test_churn(form: str, kind: str, attributes: int) -> None:
     """Insertions one by one and together, and removals, up to parts with many nodes."""
     random, draw = Random(SEED), as_balls(drawn_balls(kind, 4_000, attributes, SEED))
     index, stored = BallIndex(draw[0].attributes, form=form), dict[int, Ball]()
-    for step in range(1_500):
+    for step in range(soaked(600, 1_500)):
         what = random.random()
         if what < 0.62 or len(stored) < 10:
             ball = random.choice(draw)

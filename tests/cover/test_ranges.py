@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from helpers.strategies import soaked
 from thatch.cover.ranges import TAIL, RangeTable
 from thatch.space.arrays import Ints
 
@@ -30,7 +31,7 @@ def numbers(ranges: Ints) -> list[int]:
 @pytest.mark.parametrize("size", [40, 400, 4_000])
 def test_coming_and_going(size: int) -> None:
     """Through several levels, with holes; after every few steps all questions are asked."""
-    for run in range(3):
+    for run in range(soaked(1, 3)):
         random = Random(f"{SEED}/{size}/{run}")
         table, owned = RangeTable(), dict[int, list[tuple[int, int]]]()
         for step in range(500):

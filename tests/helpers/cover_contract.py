@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from helpers.cover_oracles import Box, Case, Cells, case_of, clause_sets, guillotine, random_box, small_box_sets, whole
+from helpers.strategies import soaked
 from thatch import Space
 from thatch.cover import ENGINES, Covered, Uncovered, Unproven, verify
 from thatch.cover.engine import CoverEngine
@@ -93,12 +94,12 @@ def bad_evidence(engine: CoverEngine, verdict: Any, region: Region, members: Map
 
 @cache
 def cached_sets(attributes: int) -> list[Case]:
-    return list(small_box_sets(attributes, 350, SEED))
+    return list(small_box_sets(attributes, soaked(120, 350), SEED))
 
 
 @cache
 def cached_clauses(text: str) -> list[Case]:
-    return list(clause_sets(text, 150, SEED))
+    return list(clause_sets(text, soaked(60, 150), SEED))
 
 
 EDGES = [INT_MIN, INT_MIN + 1, INT_MIN + 2, -(2**62), -2, -1, 0, 1, 2**53, 2**62, INT_MAX - 2, INT_MAX - 1, INT_MAX]
