@@ -3,7 +3,9 @@
 In reading order:
 
     tabular            rows as text
+    terminal           colours and progress, which only a terminal gets
     arguments          what several commands take: a space, clauses with their places; exit statuses
+    parser             the parser of arguments, with answers to mistakes
     request            what every command over tables and files is asked
     match_request      what `thatch match` is asked to do, whichever engine does it
     wrong_rows         subscriptions and events that cannot be used, in words
@@ -36,5 +38,6 @@ In reading order:
     demo_network       the demo with three brokers
     demo               `thatch demo`
     warm               `thatch warm`
+    completion         `thatch completion`
     main               the command line
 """

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from thatch.cli.arguments import OK
 from thatch.errors import ConfigError
 
 
@@ -36,7 +37,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from thatch.node.config import read, to_toml
+    from thatch.node.config import missing_keys, read, to_toml
     from thatch.node.run import run as run_node
 
     flags: dict[str, Any] = {}
@@ -51,12 +52,17 @@ def run(options: argparse.Namespace) -> int:
         if not equals:
             raise ConfigError(f"--neighbour NAME=URL, not {text!r}")
         flags.setdefault("neighbours", {})[name] = url
-    config = read(options.config, flags)
+    config = read(options.config, flags, fills_in=options.print_config)
     if options.print_config:
-        print(msgspec.json.encode(config).decode() if options.json else to_toml(config).rstrip())
-        return 0
+        missing = missing_keys(options.config, flags)
+        if options.json:
+            settings = msgspec.to_builtins(config)
+            print(msgspec.json.encode({key: each for key, each in settings.items() if key not in missing}).decode())
+        else:
+            print(to_toml(config, missing).rstrip())
+        return OK
     run_node(config)
-    return 0
+    return OK
 
 
 def _address(text: str) -> tuple[str, int]:
