@@ -181,7 +181,10 @@ def test_mutated_text_is_read_or_refused(text: str, data: st.DataObject) -> None
         ('{"attributes": []}', "a space needs at least one attribute"),
         ('{"attributes": [{"name": "a"}]}', "attributes[0].type is missing"),
         ('{"attributes": [{"name": "a", "type": "int", "extra": 1}]}', "no setting 'attributes[0].extra'"),
-        ('{"attributes": [{"name": "a", "type": "int", "nullable": 1}]}', "attributes[0].nullable is true or false, not 1"),
+        (
+            '{"attributes": [{"name": "a", "type": "int", "nullable": 1}]}',
+            "attributes[0].nullable is true or false, not 1",
+        ),
         ('{"attributes": [{"name": "a", "type": "int int"}]}', "expected `,` or the end"),
         ('{"attributes": [{"name": "a", "type": "blob"}]}', "expected a type"),
         ('{"attributes": [{"name": "a", "type": "int", "domain": [1]}]}', "not a space in JSON"),

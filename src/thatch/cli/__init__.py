@@ -33,10 +33,11 @@ In reading order:
     client_arguments   what the commands take that are clients of a broker
     subscribe          `thatch subscribe`
     publish            `thatch publish`
-    demo_earthquakes   the demo in one process
-    demo_flights       the demo on Spark
-    demo_network       the demo with three brokers
-    demo               `thatch demo`
+    demo_earthquakes   a week of earthquakes in one process
+    demo_flights       a year of flights, subscriptions to them, and both on Spark
+    demo_local         the same in this process
+    demo_network       three brokers, one of them killed
+    demo               `thatch demo`: the parts as a story
     warm               `thatch warm`
     completion         `thatch completion`
     main               the command line

@@ -1,7 +1,7 @@
 """The client port for people and browsers: publish with curl, read as server-sent events, look at the node.
 
-    curl -N -G localhost:7878/subscribe --data-urlencode "where=price < 20 AND symbol = 'A'"
-    curl -d '{"price": 12.5, "symbol": "A"}' localhost:7878/events
+curl -N -G localhost:7878/subscribe --data-urlencode "where=price < 20 AND symbol = 'A'"
+curl -d '{"price": 12.5, "symbol": "A"}' localhost:7878/events
 """
 
 from __future__ import annotations
