@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.save is not None:
         return _save(Path(options.save))
-    story = _Story(options.json)
+    story = Story(options.json)
     if options.earthquakes:
         story.earthquakes()
     elif not options.network:
@@ -71,7 +71,7 @@ def _command(*arguments: str) -> str:
     return " ".join([shlex.quote(program), *map(shlex.quote, arguments)])
 
 
-class _Story:
+class Story:
     """The parts of the demo, each printed as soon as it is over. As JSON, nothing is printed before the end."""
 
     def __init__(self, is_json: bool) -> None:
@@ -101,7 +101,8 @@ class _Story:
             _command("explain", "--space", "magnitude double, depth double", clause, "--event", event),
         )
 
-    def flights(self) -> None:
+    def flights(self, rows: int | None = None, count: int | None = None) -> None:
+        """`rows`, `count`: of the flights and of the subscriptions, so many."""
         from thatch.cli import demo_flights, demo_local
 
         missing = demo_flights.missing()
@@ -110,7 +111,7 @@ class _Story:
             self.earthquakes()
             return
         self.begin("A year of flights, in this process")
-        local, known, made = demo_local.run()
+        local, known, made = demo_local.run(rows, count or demo_flights.SUBSCRIPTIONS)
         found = local.pop("found")
         self.say(demo_local.shown(local))
         saved = _command("demo", "--save", SAVED)

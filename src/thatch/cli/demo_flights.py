@@ -12,6 +12,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,6 +62,7 @@ def _data() -> Path | None:
     )
 
 
+@cache
 def flights() -> pa.Table:
     """All flights, with where they went as longitude and latitude, and numbers."""
     import pyarrow as pa

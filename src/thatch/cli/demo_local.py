@@ -11,6 +11,7 @@ from thatch.cli.demo_flights import (
     KINDS,
     ROW,
     SPACE,
+    SUBSCRIPTIONS,
     FlightAlert,
     Found,
     busiest_text,
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 EXAMPLES = ("traveller", "late", "around")  # kinds of which a subscription is shown
 
 
-def run() -> tuple[dict[str, Any], pa.Table, list[FlightAlert]]:
-    """What the report needs, and the flights and subscriptions for the same question on Spark."""
+def run(rows: int | None = None, count: int = SUBSCRIPTIONS) -> tuple[dict[str, Any], pa.Table, list[FlightAlert]]:
+    """What the report needs, and the flights and subscriptions for the same question on Spark. `rows`: of the flights,
+    the first so many."""
     start = time.perf_counter()
-    known = flights()
-    made = subscriptions(known)
+    known = flights().slice(0, rows)
+    made = subscriptions(known, count)
     loaded = time.perf_counter()
     found = matched(known, made)
     done = time.perf_counter()
@@ -69,13 +71,13 @@ def shown(result: dict[str, Any]) -> str:
     """The result as text for a terminal."""
     events, asked, matches = result["events"], result["subscriptions"], result["matches"]
     width = max(map(len, KINDS))
+    took = f"{result['seconds']:.1f} s, after {result['seconds_to_load']:.1f} s to load"
     return "\n".join(
         [
             f"Loaded: {events:,} flights that left New York in 2013, and {asked:,} subscriptions, such as",
             *(f"  {each['kind']:<{width}}  {cut(each['where'])}" for each in result["examples"]),
             "Question: who wants which flight?",
-            f"Answer: {matches:,} matches in {result['seconds']:.1f} s, after {result['seconds_to_load']:.1f} s to load; "
-            "the busiest subscriptions:",
+            f"Answer: {matches:,} matches in {took}. The busiest subscriptions:",
             busiest_text(result),
         ]
     )

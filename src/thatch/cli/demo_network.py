@@ -174,6 +174,7 @@ def shown(result: dict[str, Any]) -> str:
         rows.append([row["subscriber"], row["at"], *counts, cut(row["where"])])
     missing = sum(row["missing"] for row in result["subscribers"])
     twice = sum(row["twice"] for row in result["subscribers"])
+    acknowledged, back = result["acknowledged_after_seconds"], result["back_after_seconds"]
     return "\n".join(
         [
             "Loaded: three brokers on loopback, each a process: south - middle - north. Subscriptions they keep:",
@@ -181,8 +182,8 @@ def shown(result: dict[str, Any]) -> str:
             "A covered subscription is held back: a neighbour gets fewer subscriptions than there are.",
             f"Question: {result['events']:,} earthquakes are published at south; after "
             f"{result['published_before_the_kill']:,} of them,\nmiddle is killed (kill -9). Is one lost?",
-            f"Answer: all were acknowledged {result['acknowledged_after_seconds']:.1f} s after the kill, without middle; it "
-            f"was back after {result['back_after_seconds']:.1f} s.\nEach subscriber then got what was kept for it:",
+            f"Answer: all were acknowledged {acknowledged:.1f} s after the kill, without middle; it was back after "
+            f"{back:.1f} s.\nEach subscriber then got what was kept for it:",
             table(rows),
             ("Nothing was lost." if not missing else f"{missing} events are MISSING.")
             + (f" {twice} events came TWICE." if twice else ""),

@@ -42,7 +42,9 @@ def _objects(given: list[str]) -> Iterator[dict[str, Any]]:
         return iter([read_json(text, f"event {number}") for number, text in enumerate(given, 1)])
     if is_terminal(sys.stdin):
         print("events, an object in JSON a line; Ctrl-D ends", file=sys.stderr, flush=True)
-    lines = (read_json(text, f"line {number}") for number, text in enumerate(sys.stdin, 1) if text.strip())
+    lines = (
+        read_json(text.rstrip("\r\n"), f"line {number}") for number, text in enumerate(sys.stdin, 1) if text.strip()
+    )
     return chain(list(islice(lines, 1)), lines)
 
 
