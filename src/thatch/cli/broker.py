@@ -50,8 +50,12 @@ def run(options: argparse.Namespace) -> int:
     for text in options.neighbour:
         name, equals, url = text.partition("=")
         if not equals:
-            raise ConfigError(f"--neighbour NAME=URL, not {text!r}")
+            raise ConfigError(f"--neighbour NAME=URL, such as B2=ws://127.0.0.1:7879, not {text!r}")
         flags.setdefault("neighbours", {})[name] = url
+    if options.config is not None and not options.config.exists():
+        name = str(options.config)
+        hint = "" if name.endswith(".toml") else f"; a name is given as --name {name}"
+        raise ConfigError(f"{name}: no such file{hint}")
     config = read(options.config, flags, fills_in=options.print_config)
     if options.print_config:
         missing = missing_keys(options.config, flags)
@@ -68,5 +72,6 @@ def run(options: argparse.Namespace) -> int:
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit():
-        raise ConfigError(f"an address is HOST:PORT, not {text!r}")
+        example = f"127.0.0.1:{text}" if text.isdigit() else "127.0.0.1:7878"
+        raise ConfigError(f"an address is HOST:PORT, such as {example}, not {text!r}")
     return host, int(port)

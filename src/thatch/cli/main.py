@@ -40,7 +40,10 @@ EXTRAS = {"aiohttp": "node", "pyspark": "spark", "py4j": "spark", "pandas": "spa
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
-    options = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["help"]:  # as in other programs
+        given = [*given[1:2], "--help"]
+    options = parser.parse_args(given)
     if not hasattr(options, "run"):
         parser.print_help()
         return OK
@@ -82,4 +85,6 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(metavar="command")
     for each in COMMANDS:
         each.add(commands)
+    for command in commands.choices.values():
+        command.set_defaults(command_parser=command)
     return parser

@@ -24,6 +24,14 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"no option {name}{suggestion(name, self._option_string_actions)}")
         return super().parse_known_args(given, namespace)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        options, rest = self.parse_known_args(args, namespace)
+        if rest:
+            what = f"no option {rest[0]}" if rest[0].startswith("-") else f"{shown(rest[0])} is one argument too many"
+            hint = "" if rest[0].startswith("-") else ": a clause with spaces stands in quotes"
+            getattr(options, "command_parser", self).error(f"{what}{hint}")
+        return options
+
     def _own_options(self, given: Sequence[str]) -> Iterator[str]:
         """The options among the arguments, up to a command, which has options of its own."""
         for token in given:
@@ -48,6 +56,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One sentence, an example, and where to read on."""
         command = self.prog.partition(" ")[2]
+        message = message.replace("expected one argument", "a value is missing")
         if message.startswith(_REQUIRED):
             said = f"{command} needs {message.removeprefix(_REQUIRED)}"
         else:
