@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import thatch
@@ -211,7 +213,14 @@ def test_a_broker_without_a_name_says_what_to_do(
         (["publish", "{}", "--url", "ws://127.0.0.1:port"], "a URL such as ws://127.0.0.1:7878"),
         (["covers", "--space", "{", "price < 3"], "neither a space"),
         (["covers", "--space", '{"attributes": 3 }', "x < 3"], "not a space in JSON: attributes is a list, not 3"),
-        (["broker", "no.toml"], "no.toml"),
+        (["broker", "no.toml"], "no.toml: no such file"),
+        (["broker", "B1"], "B1: no such file; a name is given as --name B1"),
+        (["broker", "--listen", "7878"], "HOST:PORT, such as 127.0.0.1:7878, not '7878'"),
+        (["match", "README", "--where", "price < 20"], "clauses stand in a file, one a line"),
+        (["match", "x.parquet", "--where", "r.txt", "--master", "spork://x"], "--master is local[*]"),
+        (["match", "x.parquet", "--where", "r.txt", "--output"], "--output: a value is missing"),
+        (["covers", "--space", SPACE, "price", "<", "3"], "'<' is one argument too many: a clause with spaces"),
+        (["-v"], "no option -v"),
         (["demo", "--all", "--network"], "not allowed with"),
     ],
 )
@@ -220,6 +229,27 @@ def test_mistakes_are_answered_in_our_words(
 ) -> None:
     status, said = answer(arguments, capsys)
     assert status == 2 and reason in said and not FOREIGN.search(said), said
+
+
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["help", "publish"], capsys)
+    assert status == 0 and "usage: thatch publish" in said
+
+
+def test_files_that_are_misspelt_or_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("rules.txt", "price < 5\n"), ("bad.parquet", "text"), ("r.yaml", "- id: a\n  wher: TRUE\n")):
+        (tmp_path / name).write_text(text)
+    rules, bad = str(tmp_path / "rules.txt"), str(tmp_path / "bad.parquet")
+    pq.write_table(pa.table({"price": [1.0]}), tmp_path / "t.parquet")
+    good = str(tmp_path / "t.parquet")
+    for arguments, reason in (
+        ([good, "--where", rules[:-1]], f"(did you mean {rules!r}?)"),
+        ([bad, "--where", rules], "cannot be read as Parquet: it is another kind of file"),
+        ([good, "--where", str(tmp_path / "r.yaml")], "(is `wher` meant?)"),
+        ([rules, "--where", good], "has no column 'id'; its columns are 'price'. Rules have an id and a clause"),
+    ):
+        status, said = answer(["match", *arguments], capsys)
+        assert status == 2 and reason in said and not FOREIGN.search(said), said
 
 
 def test_a_store_that_cannot_be_used_is_said_without_sqlite(tmp_path: Path) -> None:
