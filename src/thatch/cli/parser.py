@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"no option {name}{suggestion(name, self._option_string_actions)}")
         return super().parse_known_args(given, namespace)
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, rest = self.parse_known_args(args, namespace)
         if rest:
             what = f"no option {rest[0]}" if rest[0].startswith("-") else f"{shown(rest[0])} is one argument too many"
