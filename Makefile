@@ -15,9 +15,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(READY)
-	@$(BIN)/thatch demo
-	@echo
-	@$(BIN)/thatch demo --network
+	@$(BIN)/thatch demo --all
 
 # The type checker works beside the tests, which leave a core to it while brokers and Spark are waited for.
 test: $(READY)

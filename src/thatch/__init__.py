@@ -44,6 +44,7 @@ from thatch.errors import (
     TooManyTerms,
     Unavailable,
     UnknownSubscription,
+    suggestion,
 )
 from thatch.region.region import Region
 from thatch.space.space import Space
@@ -125,4 +126,9 @@ def __getattr__(name: str) -> Any:
     """What loads the compiler is loaded when it is first asked for."""
     if name in _MODULES:
         return getattr(import_module(f"thatch.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'thatch' has no attribute {name!r}")
+    raise AttributeError(f"module 'thatch' has no attribute {name!r}{suggestion(name, __all__)}")
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted(__all__)

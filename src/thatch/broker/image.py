@@ -70,8 +70,8 @@ def read_image(data: bytes, space: Space) -> Known:
             return known
         restore_labels(space, image.labels)
         regions = unpack_regions(image.regions, space)
-    except (msgspec.DecodeError, RecursionError, ValueError, SnapshotError) as error:
-        raise SnapshotError(f"the image of a broker: {error}") from None
+    except (msgspec.DecodeError, RecursionError, ValueError, SnapshotError):
+        raise SnapshotError("the image of a broker is damaged, or of another version") from None
     known.regions = dict(zip(image.wheres, regions, strict=True))
     known.decisions = image.decisions
     return known

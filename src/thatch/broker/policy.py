@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from thatch.broker.cells import Cells
 from thatch.cover import ENGINES, ActiveSet, RelationGraph
-from thatch.errors import CallerError
+from thatch.errors import CallerError, suggestion, unknown
 from thatch.merge.merge import MergeSet
 from thatch.space.space import Space
 
@@ -39,9 +39,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.cover is not None and self.cover not in ENGINES:
-            raise CallerError(f"no cover engine {self.cover!r}; there are {', '.join(ENGINES)}, or None")
+            raise CallerError(unknown("cover engine", self.cover, [*ENGINES, "none"]))
         if self.graph is not None and self.graph not in GRAPHS:
-            raise CallerError(f"a relation graph is one of {', '.join(GRAPHS)}, not {self.graph!r}")
+            raise CallerError(
+                f"a relation graph is one of {', '.join(GRAPHS)}, not {self.graph!r}{suggestion(self.graph, GRAPHS)}"
+            )
         if self.graph is not None and self.cover != "pairwise":
             raise CallerError("a relation graph needs pairwise covering: cover='pairwise'")
         if self.retract == "union" and self.cover is not None and ENGINES[self.cover].covers_by != "union":
@@ -59,8 +61,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.options:
             try:
                 self.new_active_set(Space.parse("x bool"))
-            except TypeError as error:
-                raise CallerError(f"the cover engine {self.cover!r} does not take these options: {error}") from None
+            except TypeError:
+                raise CallerError(f"the cover engine {self.cover!r} does not take options of these types") from None
 
     def new_active_set(self, space: Space) -> ActiveSet | RelationGraph:
         """An empty active set of this policy."""
@@ -101,7 +103,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.routing not in get_args(Routing):
-            raise CallerError(f"routing is one of {', '.join(get_args(Routing))}, not {self.routing!r}")
+            known = get_args(Routing)
+            raise CallerError(
+                f"routing is one of {', '.join(known)}, not {self.routing!r}{suggestion(self.routing, known)}"
+            )
         if self.is_incremental and self.routing != "advertisements":
             why = "the way to a publisher is known by its advertisement, and distances are judged for each of these"
             raise CallerError(

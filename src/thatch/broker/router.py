@@ -19,7 +19,7 @@ from thatch.broker.link import Link
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
 from thatch.broker.tables import Entry
-from thatch.errors import CallerError, EventError, ThatchError, shown
+from thatch.errors import CallerError, EventError, ThatchError, shown, suggestion
 from thatch.protocol.messages import Deliver, Effect, Publish, Refused, Reject, Send
 from thatch.space.axis import Coordinates
 from thatch.space.batches import plain_columns
@@ -134,7 +134,8 @@ class Router:
         """A publisher's attributes are those of the space, and nothing that the overlay does not know yet."""
         for name in event if not event.keys() <= self.space.names else ():
             if not isinstance(name, str) or self.space.index(name) is None:
-                raise CallerError(f"attribute {shown(name)} is not in the space {self.space}")
+                close = suggestion(name, (each.name for each in self.space))
+                raise CallerError(f"attribute {shown(name)} is not in the space {self.space}{close}")
         if self.open_space is not self.space:
             for name in event:
                 if self.open_space.index(name) is None:

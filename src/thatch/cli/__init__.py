@@ -3,7 +3,9 @@
 In reading order:
 
     tabular            rows as text
+    terminal           colours and progress, which only a terminal gets
     arguments          what several commands take: a space, clauses with their places; exit statuses
+    parser             the parser of arguments, with answers to mistakes
     request            what every command over tables and files is asked
     match_request      what `thatch match` is asked to do, whichever engine does it
     wrong_rows         subscriptions and events that cannot be used, in words
@@ -31,10 +33,12 @@ In reading order:
     client_arguments   what the commands take that are clients of a broker
     subscribe          `thatch subscribe`
     publish            `thatch publish`
-    demo_earthquakes   the demo in one process
-    demo_flights       the demo on Spark
-    demo_network       the demo with three brokers
-    demo               `thatch demo`
+    demo_earthquakes   a week of earthquakes in one process
+    demo_flights       a year of flights, subscriptions to them, and both on Spark
+    demo_local         the same in this process
+    demo_network       three brokers, one of them killed
+    demo               `thatch demo`: the parts as a story
     warm               `thatch warm`
+    completion         `thatch completion`
     main               the command line
 """

@@ -9,6 +9,7 @@ from typing import Any
 
 from thatch.cli.arguments import NO, OK, add_json, as_text
 from thatch.cli.engine_choice import add_engine, chosen_engine
+from thatch.cli.parser import number
 from thatch.cli.rules_request import AuditRequest
 from thatch.cli.table_arguments import add_rules, request_fields, seconds_text, skipped_text
 from thatch.cli.tabular import counted
@@ -36,7 +37,7 @@ def add(commands: Any) -> None:
     add_rules(command, "a folder for audit.html and audit.json")
     command.add_argument(
         "--merge",
-        type=float,
+        type=number,
         default=0.0,
         metavar="SHARE",
         help="suggest mergers that add at most this share (default 0: perfect ones)",

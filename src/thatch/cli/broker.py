@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from thatch.cli.arguments import OK
 from thatch.errors import ConfigError
 
 
@@ -36,7 +37,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from thatch.node.config import read, to_toml
+    from thatch.node.config import missing_keys, read, to_toml
     from thatch.node.run import run as run_node
 
     flags: dict[str, Any] = {}
@@ -49,18 +50,28 @@ def run(options: argparse.Namespace) -> int:
     for text in options.neighbour:
         name, equals, url = text.partition("=")
         if not equals:
-            raise ConfigError(f"--neighbour NAME=URL, not {text!r}")
+            raise ConfigError(f"--neighbour NAME=URL, such as B2=ws://127.0.0.1:7879, not {text!r}")
         flags.setdefault("neighbours", {})[name] = url
-    config = read(options.config, flags)
+    if options.config is not None and not options.config.exists():
+        name = str(options.config)
+        hint = "" if name.endswith(".toml") else f"; a name is given as --name {name}"
+        raise ConfigError(f"{name}: no such file{hint}")
+    config = read(options.config, flags, fills_in=options.print_config)
     if options.print_config:
-        print(msgspec.json.encode(config).decode() if options.json else to_toml(config).rstrip())
-        return 0
+        missing = missing_keys(options.config, flags)
+        if options.json:
+            settings = msgspec.to_builtins(config)
+            print(msgspec.json.encode({key: each for key, each in settings.items() if key not in missing}).decode())
+        else:
+            print(to_toml(config, missing).rstrip())
+        return OK
     run_node(config)
-    return 0
+    return OK
 
 
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit():
-        raise ConfigError(f"an address is HOST:PORT, not {text!r}")
+        example = f"127.0.0.1:{text}" if text.isdigit() else "127.0.0.1:7878"
+        raise ConfigError(f"an address is HOST:PORT, such as {example}, not {text!r}")
     return host, int(port)

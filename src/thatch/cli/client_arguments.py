@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from thatch.cli.arguments import OK
+from thatch.cli.terminal import is_terminal
+
+if TYPE_CHECKING:
+    from thatch.client.client import AsyncClient
 
 URL = "ws://127.0.0.1:7878"
+SHOWN_AFTER = 1.0  # seconds of waiting for a broker that a terminal is told of
 
 
 def add_client(command: argparse.ArgumentParser, about_name: str) -> None:
@@ -21,3 +28,22 @@ def run_client(work: Coroutine[Any, Any, None]) -> int:
     """Run the coroutine of a client to its end, and return the exit status."""
     asyncio.run(work)
     return OK
+
+
+@asynccontextmanager
+async def connected(options: argparse.Namespace) -> AsyncIterator[AsyncClient]:
+    """The client; on a terminal, a line says when a broker keeps it waiting."""
+    from thatch.client.client import connect
+
+    waiting = asyncio.get_running_loop().call_later(SHOWN_AFTER, _show_waiting, options.url)
+    try:
+        client = await connect(options.url, options.name)
+    finally:
+        waiting.cancel()
+    async with client:
+        yield client
+
+
+def _show_waiting(url: str) -> None:
+    if is_terminal(sys.stderr):
+        print(f"waiting for a broker at {url} …", file=sys.stderr, flush=True)

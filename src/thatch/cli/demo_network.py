@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from thatch.cli.demo_earthquakes import SPACE, SUBSCRIPTIONS, earthquakes
+from thatch.cli.demo_flights import cut
 from thatch.cli.tabular import table
 from thatch.client.client import connect
 from thatch.client.subscription import AsyncSubscription
@@ -170,19 +171,22 @@ def shown(result: dict[str, Any]) -> str:
     rows = [["subscriber", "at", "wants", "got", "missing", "twice", "where"]]
     for row in result["subscribers"]:
         counts = [f"{row[key]:,}" for key in ("wants", "got", "missing", "twice")]
-        rows.append([row["subscriber"], row["at"], *counts, row["where"]])
+        rows.append([row["subscriber"], row["at"], *counts, cut(row["where"])])
     missing = sum(row["missing"] for row in result["subscribers"])
+    twice = sum(row["twice"] for row in result["subscribers"])
+    acknowledged, back = result["acknowledged_after_seconds"], result["back_after_seconds"]
     return "\n".join(
         [
-            "Three brokers on loopback: south - middle - north. Subscriptions they keep:\n",
+            "Loaded: three brokers on loopback, each a process: south - middle - north. Subscriptions they keep:",
             table(tables),
-            "\nA covered subscription is held back: a neighbour gets fewer subscriptions than there are.",
-            f"\n{result['events']:,} earthquakes are published at south; after "
-            f"{result['published_before_the_kill']:,} of them, middle is killed (kill -9).",
-            f"All were acknowledged {result['acknowledged_after_seconds']:.1f} s later, without it; middle was back "
-            f"after {result['back_after_seconds']:.1f} s.\n",
+            "A covered subscription is held back: a neighbour gets fewer subscriptions than there are.",
+            f"Question: {result['events']:,} earthquakes are published at south; after "
+            f"{result['published_before_the_kill']:,} of them,\nmiddle is killed (kill -9). Is one lost?",
+            f"Answer: all were acknowledged {acknowledged:.1f} s after the kill, without middle; it was back after "
+            f"{back:.1f} s.\nEach subscriber then got what was kept for it:",
             table(rows),
-            "\nNothing was lost." if not missing else f"\n{missing} events are missing.",
+            ("Nothing was lost." if not missing else f"{missing} events are MISSING.")
+            + (f" {twice} events came TWICE." if twice else ""),
         ]
     )
 

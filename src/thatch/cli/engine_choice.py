@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Sequence
 
 from thatch.cli.engine import Engine
@@ -15,6 +16,7 @@ from thatch.errors import CallerError
 from thatch.local.files import Format, files_in, has_scheme, one_kind
 from thatch.local.rule_files import STDIN
 
+MASTER = re.compile(r"local(-cluster)?(\[[^\]]+\])?|yarn|(spark|k8s)://.+")  # of Spark
 LOCAL_BYTES_MAX = 2 * 2**30  # of files, that `auto` leaves to this process
 
 
@@ -33,6 +35,10 @@ def chosen_engine(options: argparse.Namespace, request: Request) -> tuple[Engine
     name, why = _choice(options, request.events, request.where, request.reading)
     if name == "local":
         return LocalEngine(options.is_program), why
+    if options.master is not None and not MASTER.fullmatch(options.master):
+        raise CallerError(
+            f"--master is local[*], yarn, spark://HOST:PORT or k8s://https://HOST:PORT, not {options.master!r}"
+        )
     return SparkEngine(options.master, dict(_setting(each) for each in options.conf)), why
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,10 @@ from thatch.cli.arguments import (
     shown_value,
     space_of,
 )
-from thatch.errors import EmptyRegionWarning
+from thatch.errors import EmptyRegionWarning, shown, unknown
 from thatch.region.region import Region
 from thatch.space.json_values import read_json, readable, typed_event
+from thatch.space.space import Space
 
 if TYPE_CHECKING:
     from thatch.table.explain import Explanation
@@ -44,7 +46,7 @@ def add(commands: Any) -> None:
         "--event",
         metavar="JSON",
         help="an object: dates, timestamps and NaN as strings, decimals as either; missing attributes are NULL, "
-        "unknown ones are ignored",
+        "unknown ones are named and ignored",
     )
     add_space(command)
     add_files(command)
@@ -57,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     from thatch.table.table import SubscriptionTable
 
     space = space_of(options.space, options.time_zone)
-    event = None if options.event is None else typed_event(read_json(options.event, "--event"), space)
+    given = None if options.event is None else read_json(options.event, "--event")
+    event = None if given is None else typed_event(given, space)
+    strangers = [name for name in given or () if space.index(name) is None]
     clauses = named_clauses(clauses_of(options.by, options.file))
     table = SubscriptionTable(space)
     with warnings.catch_warnings():
@@ -75,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
         return OK
     why = table.explain(THE_CLAUSE, event)
     print(as_text(_outcome(why)) if options.json else "\n".join(_explained(why, region)))
+    for name in strangers:
+        print(_stranger(name, space), file=sys.stderr)
     return OK if why.matches else NO
 
 
@@ -84,6 +90,12 @@ def _outcome(why: Explanation) -> dict[str, Any]:
         for each in why.failures or ()
     ]
     return {"matches": why.matches, "failures": failures}
+
+
+def _stranger(name: str, space: Space) -> str:
+    """A key of the event that no clause can ask for."""
+    names = [attribute.name for attribute in space]
+    return f"thatch: {shown(name)} of the event is ignored: {unknown('attribute', name, names)}"
 
 
 def _explained(why: Explanation, region: Region) -> list[str]:

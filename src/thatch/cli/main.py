@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from thatch import __version__
 from thatch.cli import (
     audit,
     broker,
+    completion,
     covers,
     demo,
     explain,
@@ -24,17 +24,31 @@ from thatch.cli import (
     warm,
 )
 from thatch.cli.arguments import BAD_INPUT, INTERRUPTED, OK
+from thatch.cli.parser import Parser
+from thatch.cli.terminal import styled
 from thatch.errors import ThatchError
 
 COMMANDS = (
     demo, validate, covers, explain, match, reduce, learn, audit, simulate, plan, broker, subscribe, publish, warm,
+    completion,
 )  # fmt: skip
+
+
+# What may be missing, and the extra that has it.
+EXTRAS = {"aiohttp": "node", "pyspark": "spark", "py4j": "spark", "pandas": "spark", "matplotlib": "sim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
-    options = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["help"]:  # as in other programs
+        given = [*given[1:2], "--help"]
+    options = parser.parse_args(given)
+    if not hasattr(options, "run"):
+        parser.print_help()
+        return OK
     options.is_program = arguments is None  # this process does nothing else
+    options.parser = parser
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -45,22 +59,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # the reader went away: `thatch … | head`
             sys.stderr.close()
             return OK
-        return _failed(f"{error.filename or ''}: {error.strerror or error}")
+        what = error.strerror or type(error).__name__
+        return _failed(what if error.filename is None else f"{error.filename}: {what}")
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        return _failed(f"this needs {error.name}, which is not installed: pip install 'thatch[{extra}]'")
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
 def _failed(message: str) -> int:
-    print(f"thatch: {message}", file=sys.stderr)
+    print(styled("thatch:", "red", sys.stderr), message, file=sys.stderr)
     return BAD_INPUT
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="thatch", description="Who wants this event, and is this subscription already covered by the others?"
+def _parser() -> Parser:
+    parser = Parser(
+        prog="thatch",
+        description="Who wants this event, and is this subscription already covered by the others?",
+        epilog="Begin with `thatch demo`. `thatch COMMAND --help` has an example for each command.",
     )
     parser.add_argument("--version", action="version", version=f"thatch {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(metavar="command")
     for each in COMMANDS:
         each.add(commands)
+    for command in commands.choices.values():
+        command.set_defaults(command_parser=command)
     return parser

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from thatch.cli.parser import number
+
 if TYPE_CHECKING:
     from thatch.broker import Policy
 
@@ -25,13 +27,13 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--theta",
-        type=float,
+        type=number,
         metavar="SHARE",
         help="incremental: preserve a subscription that leaves where others want more than this share of its events",
     )
     command.add_argument(
         "--merge",
-        type=float,
+        type=number,
         metavar="SHARE",
         help="forward several subscriptions as one, adding at most this share; 0: perfectly",
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from thatch.cli.arguments import OK, add_files, add_json, clauses_of, named_clauses, space_of
 from thatch.cli.overlay_arguments import add_policy, policy_of
+from thatch.cli.parser import number, whole_number
 from thatch.errors import CallerError
 
 
@@ -40,14 +41,14 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
         "--to-cover", metavar="ENGINE", help="another cover engine, or none; with --to-retract, --to-merge"
     )
     command.add_argument("--to-retract", nargs="?", const=True, default=False, choices=("union",))
-    command.add_argument("--to-merge", type=float, metavar="SHARE")
+    command.add_argument("--to-merge", type=number, metavar="SHARE")
     add_policy(command)
     overlay = command.add_argument_group("of a scenario")
     overlay.add_argument("--scenario", metavar="NAME", help="see `thatch simulate`")
-    overlay.add_argument("--subscriptions", type=int)
-    overlay.add_argument("--degree", type=int)
-    overlay.add_argument("--events", type=int)
-    overlay.add_argument("--seed", type=int, default=0)
+    overlay.add_argument("--subscriptions", type=whole_number)
+    overlay.add_argument("--degree", type=whole_number)
+    overlay.add_argument("--events", type=whole_number)
+    overlay.add_argument("--seed", type=whole_number, default=0)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from thatch.broker import Broker, Plan, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
-from thatch.errors import CallerError
+from thatch.errors import CallerError, unknown
 from thatch.protocol.messages import Digest, Hello, LinkUp, Reject, Subscribe, seq_of
 from thatch.sim import dryrun
 from thatch.sim.record import Recorder
@@ -58,7 +58,7 @@ def plan_of_clauses(clauses: Iterable[tuple[str, str]], space: Space, policy: Po
 def plan_of_scenario(name: str, options: Options, act: Act, run: Callable[[Any], None]) -> list[Plan]:
     """`run`: runs a network to its end."""
     if name not in SCENARIOS:
-        raise CallerError(f"no scenario {name!r}; there are {', '.join(SCENARIOS)}")
+        raise CallerError(unknown("scenario", name, SCENARIOS))
     if act.to is not None:
         raise CallerError("--to-cover plans for clauses: give --space and clauses instead of --scenario")
     policy = options.policy

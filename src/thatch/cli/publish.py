@@ -6,14 +6,15 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
-from thatch.cli.client_arguments import add_client, run_client
+from thatch.cli.client_arguments import add_client, connected, run_client
+from thatch.cli.terminal import is_terminal
 from thatch.errors import CallerError
 from thatch.space.json_values import read_json, typed_event
-from thatch.space.space import Space
 
 
 def add(commands: Any) -> None:
@@ -31,17 +32,28 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    return run_client(_send_events(options))
+    return run_client(_send_events(options, _objects(options.events)))
 
 
-async def _send_events(options: argparse.Namespace) -> None:
-    from thatch.client.client import connect
+def _objects(given: list[str]) -> Iterator[dict[str, Any]]:
+    """The events. Those of arguments are all read now, and of standard input the first: a mistake in them is said
+    before a broker is looked for."""
+    if given:
+        return iter([read_json(text, f"event {number}") for number, text in enumerate(given, 1)])
+    if is_terminal(sys.stdin):
+        print("events, an object in JSON a line; Ctrl-D ends", file=sys.stderr, flush=True)
+    lines = (
+        read_json(text.rstrip("\r\n"), f"line {number}") for number, text in enumerate(sys.stdin, 1) if text.strip()
+    )
+    return chain(list(islice(lines, 1)), lines)
 
-    async with await connect(options.url, options.name) as client:
+
+async def _send_events(options: argparse.Namespace, objects: Iterator[dict[str, Any]]) -> None:
+    async with connected(options) as client:
         await client.advertise(options.advertise)
         futures: list[asyncio.Future[str]] = []
-        for place, line in _lines(options.events):
-            futures.append(await client.post(_event(line, place, client.space)))
+        for each in objects:
+            futures.append(await client.post(typed_event(each, client.space, unknown=True)))
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
     refused = [str(each) for each in outcomes if isinstance(each, Exception)]
     published = len(futures) - len(refused)
@@ -50,15 +62,5 @@ async def _send_events(options: argparse.Namespace) -> None:
     else:
         print(f"{published:,} published")
     if refused:
-        raise CallerError(f"{len(refused):,} events were refused; the first: {refused[0]}")
-
-
-def _lines(given: list[str]) -> Iterator[tuple[str, str]]:
-    if given:
-        yield from ((f"event {number}", text) for number, text in enumerate(given, 1))
-        return
-    yield from ((f"line {number}", text) for number, text in enumerate(sys.stdin, 1) if text.strip())
-
-
-def _event(text: str, place: str, space: Space) -> dict[str, Any]:
-    return typed_event(read_json(text, place), space, unknown=True)
+        what = "1 event was refused" if len(refused) == 1 else f"{len(refused):,} events were refused; the first"
+        raise CallerError(f"{what}: {refused[0]}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from thatch.cli.arguments import NO, OK, add_json, as_text
 from thatch.cli.engine_choice import add_engine, chosen_engine
+from thatch.cli.parser import number
 from thatch.cli.rules_request import ReduceRequest
 from thatch.cli.table_arguments import add_rules, request_fields, seconds_text, skipped_text
 from thatch.cli.tabular import counted
@@ -25,7 +26,7 @@ def add(commands: Any) -> None:
     add_engine(command)
     add_rules(command, "a folder for the result; without it, the first redundant ones are printed")
     command.add_argument(
-        "--merge", type=float, metavar="SHARE", help="find mergers that add at most this share; 0: perfect ones only"
+        "--merge", type=number, metavar="SHARE", help="find mergers that add at most this share; 0: perfect ones only"
     )
     command.add_argument(
         "--events", action="append", default=[], metavar="FILE", help="events to weigh mergers with; as for match"

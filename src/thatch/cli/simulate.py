@@ -10,6 +10,7 @@ from typing import Any
 
 from thatch.cli.arguments import OK, add_json
 from thatch.cli.overlay_arguments import add_policy, policy_of
+from thatch.cli.parser import number, whole_number
 from thatch.errors import CallerError
 
 
@@ -29,10 +30,10 @@ def add(commands: Any) -> None:
 def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("scenario", metavar="SCENARIO", nargs="?", help="its name; without one, they are listed")
     own = "(default: the scenario's)"
-    command.add_argument("--subscriptions", type=int, help=own)
-    command.add_argument("--degree", type=int, help=f"covering degree: exposed when a root leaves {own}")
-    command.add_argument("--events", type=int, help=own)
-    command.add_argument("--unsubscriptions", type=int, help=f"that leave; or moves of monitors {own}")
+    command.add_argument("--subscriptions", type=whole_number, help=own)
+    command.add_argument("--degree", type=whole_number, help=f"covering degree: exposed when a root leaves {own}")
+    command.add_argument("--events", type=whole_number, help=own)
+    command.add_argument("--unsubscriptions", type=whole_number, help=f"that leave; or moves of monitors {own}")
     add_policy(command)
     command.add_argument("--routing", default="advertisements", choices=("advertisements", "subscriptions", "events"))
     command.add_argument(
@@ -48,12 +49,12 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--replacements-per-second-max",
-        type=float,
+        type=number,
         metavar="N",
         help=f"forwarded a second in place of a subscription that leaves by --theta; 0: all at once {own}",
     )
-    command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between samples")
+    command.add_argument("--seed", type=whole_number, default=0)
+    command.add_argument("--interval", type=number, default=1.0, metavar="SECONDS", help="between samples")
     command.add_argument("--output", metavar="FOLDER")
     command.add_argument("--no-plots", action="store_true")
 

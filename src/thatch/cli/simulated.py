@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.cli.tabular import table
-from thatch.errors import CallerError
+from thatch.errors import CallerError, unknown
 from thatch.sim.network import Network
 from thatch.sim.plots import draw
 from thatch.sim.record import Recorder
@@ -43,7 +43,7 @@ class Result:
 
 def simulate(name: str, options: Options, folder: Path | None, plots: bool, interval: float) -> Result:
     if name not in SCENARIOS:
-        raise CallerError(f"no scenario {name!r}; there are {', '.join(SCENARIOS)}")
+        raise CallerError(unknown("scenario", name, SCENARIOS))
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(interval)

@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from thatch.cli.client_arguments import add_client, run_client
+from thatch.cli.client_arguments import add_client, connected, run_client
+from thatch.cli.parser import whole_number
 from thatch.errors import CallerError
 
 
@@ -20,7 +21,7 @@ def add(commands: Any) -> None:
     command.add_argument("clause", metavar="CLAUSE", help="which events")
     add_client(command, "the name of this client; needed with --durable")
     command.add_argument("--durable", metavar="ID", help="keep events while this client is away")
-    command.add_argument("--count", type=int, metavar="N", help="stop after so many events")
+    command.add_argument("--count", type=whole_number, metavar="N", help="stop after so many events")
     command.add_argument("--json", action="store_true", help="print JSON (events always are)")
     command.set_defaults(run=run)
 
@@ -32,10 +33,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _print_events(options: argparse.Namespace) -> None:
-    from thatch.client.client import connect
     from thatch.protocol.codec import event_json
 
-    async with await connect(options.url, options.name) as client:
+    async with connected(options) as client:
         subscription = await client.subscribe(options.clause, durable=options.durable)
         print("settled: no matching event is missed from now on", file=sys.stderr, flush=True)
         count = 0

@@ -2,6 +2,7 @@
 
 In reading order:
 
+    finding       where a broker is, and why it cannot be reached
     subscription  a client's subscription: an iterator over its events
     client        `AsyncClient`, `connect`: for programs with an event loop
     blocking      `BlockingClient`, `connect_blocking`: for programs with threads

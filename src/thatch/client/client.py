@@ -27,6 +27,7 @@ import aiohttp
 import msgspec
 
 from thatch.broker import ClientState
+from thatch.client.finding import RETRY_SECONDS, checked_url, space_at
 from thatch.client.subscription import AsyncSubscription
 from thatch.errors import CallerError, PeerError, Unavailable, shown
 from thatch.protocol import wire
@@ -38,7 +39,6 @@ from thatch.space.space import Space
 
 log = logging.getLogger("thatch.client")
 HOME = "home"  # what the state machine calls the broker
-RETRY_SECONDS = 0.05, 1.0
 WINDOW = 4 * 2**20  # bytes of events that are published and not acknowledged
 FRAME = 256 * 1024
 TURN = 200  # messages to be written before the writer has its turn
@@ -468,33 +468,16 @@ class AsyncClient:
 
 async def connect(url: str, name: str | None = None, seconds: float = 10.0) -> AsyncClient:
     """Connect to the client port of a broker. Names are unique at a broker; one is made up if none is given."""
-    url = url.rstrip("/")
+    url = checked_url(url)
     session = aiohttp.ClientSession()
     try:
-        space = await _space_at(url, session, seconds)
+        space = await space_at(url, session, seconds)
         client = AsyncClient(url, name or f"client-{secrets.token_hex(6)}", space, session)
         await client.start(seconds)
     except BaseException:
         await session.close()
         raise
     return client
-
-
-async def _space_at(url: str, session: aiohttp.ClientSession, seconds: float) -> Space:
-    page = f"http{url[2:]}/space" if url.startswith("ws") else f"{url}/space"
-    delay, reason = RETRY_SECONDS[0], ""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    async with session.get(page) as response:
-                        response.raise_for_status()
-                        return Space.from_json(await response.read())
-                except (OSError, aiohttp.ClientError) as error:
-                    reason = str(error)
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, RETRY_SECONDS[1])
-    raise Unavailable(f"no broker answers at {url} within {seconds:g} seconds: {reason}")
 
 
 def _answer(waiters: deque[_Waiter], seq: int) -> None:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thatch.cover.balltree import ABOVE, LEAF, RADIUS_MAX, RADIUS_MIN, UNSURE, WIDER, around_many, build, scan, search
-from thatch.errors import CallerError
+from thatch.errors import CallerError, unknown
 from thatch.region.ball import Ball
 from thatch.space.arrays import Bools, Floats, Ints
 
@@ -113,7 +113,7 @@ class BallIndex:
         tail_max: int = TAIL,
     ) -> None:
         if form not in FORMS:
-            raise CallerError(f"balls have no form {form!r}; there are {', '.join(FORMS)}")
+            raise CallerError(f"balls have {unknown('form', form, FORMS)}")
         if vectors < 0:
             raise CallerError(f"{vectors} projections: 0 or more")
         self.attributes = attributes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from thatch.cover.dominance import DominanceEngine
@@ -12,7 +13,7 @@ from thatch.cover.montecarlo import MonteCarloEngine
 from thatch.cover.negative import NegativeEngine
 from thatch.cover.pairwise import PairwiseEngine
 from thatch.cover.projection import ProjectionEngine
-from thatch.errors import CallerError
+from thatch.errors import CallerError, unknown
 from thatch.space.space import Space
 
 ENGINES: dict[str, type[CoverEngine]] = {
@@ -32,5 +33,10 @@ ENGINES: dict[str, type[CoverEngine]] = {
 def engine(name: str, space: Space, **options: Any) -> CoverEngine:
     """A cover engine by name, as in `engine("exact", space)`."""
     if name not in ENGINES:
-        raise CallerError(f"no cover engine {name!r}; there are {', '.join(ENGINES)}")
+        raise CallerError(unknown("cover engine", name, ENGINES))
+    known = list(inspect.signature(ENGINES[name]).parameters)[1:]
+    for option in options:
+        if option not in known:
+            what = unknown("option", option, known) if known else f"no option {option!r}, nor any other"
+            raise CallerError(f"the cover engine {name!r} does not take these options: it has {what}")
     return ENGINES[name](space, **options)

@@ -57,7 +57,7 @@ from thatch.cover.rectangles import (
     take_pieces,
 )
 from thatch.cover.verdict import Unproven
-from thatch.errors import CallerError, shown
+from thatch.errors import CallerError, shown, suggestion, unknown
 from thatch.region.box_sets import Boxes
 from thatch.region.region import Region
 from thatch.space.arrays import Ints
@@ -90,9 +90,10 @@ class NegativeEngine(BatchedEngine):
         if dynamic and k is None:
             raise CallerError("the dynamic threshold k*i - m(i-1) needs a k")
         if metric not in METRICS:
-            raise CallerError(f"no metric {shown(metric)}; there are {', '.join(METRICS)}")
+            raise CallerError(unknown("metric", metric, METRICS))
         if departure not in (None, *DEPARTURES):
-            raise CallerError(f"departure is {' or '.join(DEPARTURES)}, not {shown(departure)}")
+            close = suggestion(departure, DEPARTURES)
+            raise CallerError(f"departure is {' or '.join(DEPARTURES)}, not {shown(departure)}{close}")
         self.departure = departure or ("exact" if k is None else "approximate")
         self.rule = Rule(-1 if k is None else k, dynamic, METRICS[metric], rectangles_max, merge)
         self._options = k, dynamic, metric, self.departure, merge, rectangles_max

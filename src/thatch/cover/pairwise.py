@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from thatch.cover.engine import CoverEngine
 from thatch.cover.index import BoxIndex
 from thatch.cover.verdict import Covered, Unproven, Verdict, terms_covered
-from thatch.errors import CallerError, TooManyBoxes
+from thatch.errors import CallerError, TooManyBoxes, unknown
 from thatch.region.box_sets import Boxes
 from thatch.region.region import Region
 from thatch.region.term import Term, hulls
@@ -63,7 +63,7 @@ class PairwiseEngine(CoverEngine):
     def __init__(self, space: Space, form: str = "indexed") -> None:
         super().__init__(space)
         if form not in FORMS:
-            raise CallerError(f"pairwise has no form {form!r}; there are {', '.join(FORMS)}")
+            raise CallerError(f"pairwise has {unknown('form', form, FORMS)}")
         self.form = form
         self._members: dict[Any, Region] = {}
         stores: dict[str, type[_Linear | _Indexed | _Poset]] = {"linear": _Linear, "indexed": _Indexed, "poset": _Poset}

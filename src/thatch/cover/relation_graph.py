@@ -46,7 +46,7 @@ from typing import Any
 from thatch.cover.active_set import Change
 from thatch.cover.pairwise import NOT_ONE, contains
 from thatch.cover.verdict import Covered, Verdict, is_covered
-from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription
+from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription, unknown
 from thatch.region.region import BOXES_CAP, Region
 from thatch.space.space import Space
 
@@ -90,7 +90,7 @@ class RelationGraph:
 
     def __init__(self, space: Space, kind: str = "simplified") -> None:
         if kind not in KINDS:
-            raise CallerError(f"there is no relation graph of kind {kind!r}; there are {', '.join(KINDS)}")
+            raise CallerError(f"there is {unknown('relation graph of kind', kind, KINDS)}")
         self.space = space
         self.kind = kind
         self.comparisons = 0  # pairs compared

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thatch.errors import CallerError
+from thatch.errors import CallerError, unknown
 from thatch.jit import kernel, lowest
 from thatch.space.arrays import Ints
 
@@ -60,7 +60,7 @@ def _trailing_ones(word: int) -> int:
 def curve(name: str, axes: int, bits: int) -> Curve:
     """A curve through 2^bits cells along each of so many axes."""
     if name not in CURVES:
-        raise CallerError(f"no curve {name!r}; there are {', '.join(CURVES)}")
+        raise CallerError(unknown("curve", name, CURVES))
     if not (1 <= axes <= AXES_MAX and 1 <= bits and axes * bits <= INDEX_BITS_MAX):
         raise CallerError(
             f"a curve has 1 to {AXES_MAX} axes of 1 or more bits, {INDEX_BITS_MAX} bits in all, not {axes} of {bits}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from thatch.errors import CallerError
+from thatch.errors import CallerError, suggestion
 from thatch.grid.curve import AXES_MAX, INDEX_BITS_MAX, Curve, curve, find_ranges, indexes
 from thatch.jit import kernel
 from thatch.space.arrays import Ints, lower_bound, upper_bound
@@ -211,7 +211,7 @@ class Grid:
 def _index(space: Space, name: str) -> int:
     index = space.index(name)
     if index is None:
-        raise CallerError(f"no attribute {name!r} in {space}")
+        raise CallerError(f"no attribute {name!r} in {space}{suggestion(name, (each.name for each in space))}")
     return index
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.errors import CallerError
-from thatch.local.files import Format
+from thatch.local.files import Format, parquet_problem
 from thatch.local.text_values import arrow_type, values_of
 from thatch.space.space import Space
 
@@ -227,8 +227,8 @@ def parquet_file(path: str) -> Any:
 
     try:
         return pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit="us")
-    except (pa.ArrowException, OSError) as error:
-        raise CallerError(f"{path}: cannot be read as Parquet: {error}") from None
+    except (pa.ArrowException, OSError):
+        raise CallerError(f"{path}: cannot be read as Parquet: {parquet_problem(path)}") from None
 
 
 def _as_spark_reads(file: Any) -> pa.Schema:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from thatch.errors import CallerError
+from thatch.errors import CallerError, closest
 
 SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 RULE_SUFFIXES = SUFFIXES | {"yaml": "yaml", "yml": "yaml", "toml": "toml"}  # of files of rules
@@ -67,7 +67,7 @@ def files_in(paths: Sequence[str]) -> list[str]:
         else:
             matches = sorted(glob.glob(path)) if glob.has_magic(path) else []
             if not matches:
-                raise CallerError(f"{path}: no such file or folder")
+                raise CallerError(no_such_file(path))
             found += files_in(matches)
     if not found:
         raise CallerError(f"{', '.join(paths)}: holds no files")
@@ -80,3 +80,29 @@ def _inside(folder: str) -> list[str]:
         folders[:] = sorted(name for name in folders if name[0] not in "._")
         found += [os.path.join(place, name) for name in sorted(names) if name[0] not in "._"]
     return found
+
+
+def no_such_file(path: str) -> str:
+    """What to say of a path that leads nowhere: a file of a similar name, or that it is no path at all."""
+    folder, name = os.path.split(path)
+    try:
+        close = closest(name, sorted(os.listdir(folder or ".")))
+    except OSError:
+        close = None
+    if close is not None:
+        return f"{path}: no such file or folder (did you mean {os.path.join(folder, close)!r}?)"
+    hint = ": clauses stand in a file, one a line; --where - reads them from standard input"
+    return f"{path}: no such file or folder{hint if re.search('[<>=]', path) else ''}"
+
+
+def parquet_problem(path: str) -> str:
+    """Why a file cannot be read as Parquet."""
+    mark = b"PAR1"
+    try:
+        with open(path, "rb") as file:
+            head, size = file.read(4), os.fstat(file.fileno()).st_size
+    except OSError as failure:
+        return failure.strerror or type(failure).__name__
+    if not size:
+        return "it is empty"
+    return "it is a Parquet file that is damaged or not whole" if head == mark else "it is another kind of file"

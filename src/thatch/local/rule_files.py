@@ -13,7 +13,7 @@ import glob
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thatch.errors import BadRows, CallerError, shown
+from thatch.errors import BadRows, CallerError, closest, shown
 from thatch.local.documents import (
     BOUND,
     BYTES_MAX,
@@ -35,7 +35,7 @@ from thatch.local.documents import (
     value_of,
 )
 from thatch.local.events import CsvEvents, EventSource, ParquetEvents, parquet_file
-from thatch.local.files import RULE_SUFFIXES, Format, files_in, kind_of, one_kind
+from thatch.local.files import RULE_SUFFIXES, Format, files_in, kind_of, no_such_file, one_kind
 from thatch.local.json_lines import JsonEvents, rows_of_line
 from thatch.space.space import Space
 
@@ -87,7 +87,7 @@ def rules_in(path: str, format: Format) -> RuleTable:
     kind = rule_kind(path, format)
     if kind == "text":
         if not os.path.isfile(path):
-            raise CallerError(f"{path}: no such file or folder")
+            raise CallerError(no_such_file(path))
         with open(path, encoding="utf-8") as file:
             return _of_lines(path, file)
     files = files_in([path])
@@ -315,6 +315,12 @@ def _texts_of(value: Any) -> str:
     return "".join(map(_texts_of, value)) if isinstance(value, list) else str(value)
 
 
+def _instead(wanted: str, row: Mapping[str, Any]) -> str:
+    """The key that was likely meant, if a rule has one that is misspelt."""
+    close = closest(wanted, [key for key in row if key != wanted])
+    return "" if close is None else f" (is `{close}` meant?)"
+
+
 def _row(each: DocumentRule, place: str, has_clauses: bool) -> tuple[dict[str, Any], str | None]:
     """The columns of a rule, and why it cannot be used."""
     rule = each.rule
@@ -337,9 +343,12 @@ def _row(each: DocumentRule, place: str, has_clauses: bool) -> tuple[dict[str, A
     if each.key is not None and row["id"] != each.key:
         return row, f"has two ids, {shown(each.key)} and {shown(row['id'])}"
     if row["id"] is None:
-        return row, "has no id: give it a key `id`"
+        return row, f"has no id: give it a key `id`{_instead('id', row)}"
     if has_clauses and row["where"] is None:
-        return row, "has no clause: give it a key `where`, TRUE for a rule that wants everything"
+        return (
+            row,
+            f"has no clause: give it a key `where`, TRUE for a rule that wants everything{_instead('where', row)}",
+        )
     return row, None
 
 

@@ -178,7 +178,9 @@ def _of_table(table: pa.Table, what: str) -> SubscriptionRows:
     if len(by_name) < len(table.schema.names):
         raise CallerError(f"{what}: two columns have one name: {names}")
     if "id" not in by_name:
-        raise CallerError(f"{what}: has no column 'id'; its columns are {names}")
+        raise CallerError(
+            f"{what}: has no column 'id'; its columns are {names}. Rules have an id and a clause, events do not"
+        )
     ids = table.column(by_name["id"]).combine_chunks()
     if "where" not in by_name:
         return SubscriptionRows(_ids(ids), None, table)

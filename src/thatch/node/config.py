@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from thatch.broker.cells import Cells
 from thatch.errors import CallerError, ConfigError
 from thatch.protocol.ids import check_name
 from thatch.space.space import Space
+from thatch.space.structs import struct_of
 
 MB = 2**20
 
@@ -116,8 +117,48 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Space.from_json(text) if text.startswith("{") else Space.parse(text, self.time_zone)
 
 
-def read(path: Path | None, flags: dict[str, Any]) -> Config:
-    """From a file, and flags that win over it."""
+# What a broker cannot do without, and what it may look like.
+EXAMPLES = {"name": "B1", "space": "price double, symbol string"}
+
+
+def read(path: Path | None, flags: dict[str, Any], fills_in: bool = False) -> Config:
+    """From a file, and flags that win over it. `fills_in`: what is needed and not given is taken from `EXAMPLES`."""
+    given = _given(path, flags)
+    place = "the flags" if path is None else str(path)
+    try:
+        config = struct_of(EXAMPLES | given, Config)
+        settings, space = config.settings(), config.read_space()
+        if settings.cells is not None and "space" in given:
+            settings.cells.grid(space)  # refuses attributes that cannot be
+    except CallerError as error:
+        raise ConfigError(f"{place}: {error}") from None
+    missing = [key for key in EXAMPLES if key not in given]
+    if missing and not fills_in:
+        raise ConfigError(_need(missing, path))
+    return config
+
+
+def _need(missing: Sequence[str], path: Path | None) -> str:
+    """What to do when something is missing that a broker cannot do without."""
+    flags = " ".join(f"--{key} '{EXAMPLES[key]}'" for key in missing)
+    lines = "\n".join(f'    {key} = "{EXAMPLES[key]}"' for key in missing)
+    started = "thatch broker" if path is None else f"thatch broker {path}"
+    file = "a TOML file, `thatch broker FILE`" if path is None else str(path)
+    return (
+        f"thatch broker needs a {' and a '.join(missing)}. Give {'it' if len(missing) == 1 else 'both'} as flags, with "
+        f"your own values:\n    {started} {flags}\nor in {file}:\n{lines}\n"
+        "`thatch broker --print-config` prints all settings"
+    )
+
+
+def missing_keys(path: Path | None, flags: dict[str, Any]) -> list[str]:
+    """What `read` would have to fill in."""
+    given = _given(path, flags)
+    return [key for key in EXAMPLES if key not in given]
+
+
+def _given(path: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
+    """The settings of file and flags, not checked yet but for names of earlier versions."""
     given: dict[str, Any] = {}
     if path is not None:
         try:
@@ -126,22 +167,11 @@ def read(path: Path | None, flags: dict[str, Any]) -> Config:
             raise ConfigError(f"{path}: not TOML: {error}") from None
     for dotted, value in flags.items():
         _set(given, dotted.split("."), value)
-    place = "the flags" if path is None else str(path)
-    _check_renamed(given, place)
+    _check_renamed(given, "the flags" if path is None else str(path))
     for policy in (given.get("policy"), *_tables(given.get("links"))):
         if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
             policy["cover"] = None
-    for key, example in (("name", "B1"), ("space", "price double, symbol string")):
-        if key not in given:
-            raise ConfigError(f"thatch broker needs a {key}: --{key} '{example}', or {key} = \"{example}\" in the file")
-    try:
-        config = msgspec.convert(given, Config)
-        settings, space = config.settings(), config.read_space()
-        if settings.cells is not None:
-            settings.cells.grid(space)  # refuses attributes that cannot be
-    except (msgspec.ValidationError, CallerError) as error:
-        raise ConfigError(f"{place}: {error}") from None
-    return config
+    return given
 
 
 # Keys that settings had in earlier versions, and what they are called now. `*` is any name.
@@ -195,7 +225,9 @@ def _renamed(path: tuple[str, ...]) -> tuple[str, str]:
 
 def _set(given: dict[str, Any], path: list[str], value: Any) -> None:
     for name in path[:-1]:
-        given = given.setdefault(name, {})
+        if not isinstance(given.setdefault(name, {}), dict):
+            given[name] = {}
+        given = given[name]
     if isinstance(value, dict):
         given.setdefault(path[-1], {}).update(value)
     else:
@@ -206,13 +238,15 @@ def _tables(given: Any) -> list[Any]:
     return list(given.values()) if isinstance(given, dict) else []
 
 
-def to_toml(config: Config) -> str:
-    """As a file that reads the same."""
+def to_toml(config: Config, missing: Sequence[str] = ()) -> str:
+    """As a file that reads the same. What is `missing` is a comment: it has to be given."""
     given = msgspec.to_builtins(config)
     for policy in (given["policy"], *given["links"].values()):
         policy["cover"] = policy["cover"] or "none"
     lines = [
-        f"{key} = {_value(each)}" for key, each in given.items() if each is not None and not isinstance(each, dict)
+        (f"# {key} = {_value(each)}  # needed" if key in missing else f"{key} = {_value(each)}")
+        for key, each in given.items()
+        if each is not None and not isinstance(each, dict)
     ]
     for key, value in given.items():
         if isinstance(value, dict):

@@ -15,12 +15,14 @@ A flipped bit in the very last transaction looks like a torn one and is not seen
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import struct
 from pathlib import Path
 
 from thatch.errors import StoreError
 
+log = logging.getLogger("thatch.node")
 APPLICATION = 0x54484348  # "THCH", in SQLite's header
 HEADER = b"SQLite format 3\0"
 ADVICE = "restore a backup, or move the file away to begin with an empty store"
@@ -28,6 +30,34 @@ ADVICE = "restore a backup, or move the file away to begin with an empty store"
 
 def damaged(path: Path, what: str) -> StoreError:
     return StoreError(f"store {path}: {what}; {ADVICE}")
+
+
+# By SQLite's code: what happened, and what to do if it is not the file that is wrong.
+_REASONS = {
+    sqlite3.SQLITE_CANTOPEN: ("the file cannot be opened", "does its folder exist, and may this user write there?"),
+    sqlite3.SQLITE_PERM: ("the file may not be used", "give this user the right to read and write it"),
+    sqlite3.SQLITE_READONLY: ("the file cannot be written", "give this user the right to write it and its folder"),
+    sqlite3.SQLITE_FULL: ("the disk is full", "make room, and start again"),
+    sqlite3.SQLITE_IOERR: ("the disk fails", "look at the system's log, and start again"),
+    sqlite3.SQLITE_BUSY: ("another program has locked the file", "end it, and start again"),
+    sqlite3.SQLITE_LOCKED: ("another program has locked the file", "end it, and start again"),
+    sqlite3.SQLITE_NOMEM: ("there is no memory left", "give the broker more, and start again"),
+}
+
+
+def sentence_of(error: BaseException) -> str:
+    """What SQLite's error, or another one of the store's thread, means."""
+    what, advice = _REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, ("", ""))
+    if what:
+        return f"{what}: {advice}"
+    return "its data are damaged" if isinstance(error, sqlite3.Error) else f"an unexpected {type(error).__name__}"
+
+
+def unusable(path: Path, error: sqlite3.Error) -> StoreError:
+    """The error for a store that SQLite cannot use: damaged, unless it says that the disk or another program is why."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _REASONS:
+        return StoreError(f"store {path}: {sentence_of(error)}")
+    return damaged(path, "damaged")
 
 
 def check_files(path: Path) -> None:
@@ -56,9 +86,10 @@ def check_pages(connection: sqlite3.Connection, path: Path) -> None:
     try:
         problems = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
     except sqlite3.DatabaseError as error:
-        raise damaged(path, f"damaged: {error}") from None
+        raise unusable(path, error) from error
     if problems != ["ok"]:
-        raise damaged(path, f"damaged: {'; '.join(problems)}")
+        log.error("store %s: %s", path, "; ".join(problems))
+        raise damaged(path, "damaged: its pages do not fit together")
 
 
 def _damage_of_log(data: bytes) -> str:

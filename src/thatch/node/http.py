@@ -1,7 +1,7 @@
 """The client port for people and browsers: publish with curl, read as server-sent events, look at the node.
 
-curl -d '{"price": 12.5}' localhost:7878/events
-curl -N 'localhost:7878/subscribe?where=price<20'
+curl -N -G localhost:7878/subscribe --data-urlencode "where=price < 20 AND symbol = 'A'"
+curl -d '{"price": 12.5, "symbol": "A"}' localhost:7878/events
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from thatch.errors import CallerError
+from thatch.errors import CallerError, unknown
 from thatch.node.cloudevents import is_cloud_event, read_cloud_events
 from thatch.node.driver import DISK_FULL, Driver, Outcome
 from thatch.node.host import Host
@@ -114,8 +115,10 @@ class HttpDoor:
         try:
             events = self._read(request, await request.read())
             publisher = await self._advertised()
-        except (CallerError, web.HTTPRequestEntityTooLarge) as error:
+        except CallerError as error:
             return _answer({"error": str(error)}, 400)
+        except web.HTTPRequestEntityTooLarge:
+            return _answer({"error": f"the body is too large: at most {BODY_MAX:,} bytes are read"}, 400)
         except TimeoutError:
             return _answer({"error": "neighbours are away: what is published now might miss somebody; try again"}, 503)
         ticket = 0
@@ -163,6 +166,10 @@ class HttpDoor:
     # --- Reading -----------------------------------------------------------------------------------------------------
 
     async def _subscribe(self, request: web.Request) -> web.StreamResponse:
+        strangers = [name for name in request.query if name != "where"]
+        if strangers:
+            known = unknown("parameter", strangers[0], ["where"])
+            return _answer({"error": f"{known}: write where=…, with & in the clause as %26"}, 400)
         where = request.query.get("where", "TRUE")
         driver = self.node.driver
         try:
@@ -243,6 +250,29 @@ class HttpDoor:
                     shown[table]["sent"] = broker.outbound(table, name).forwarded()
             links[name] = shown
         return _answer({"name": broker.name, "links": links}, 200)
+
+
+@web.middleware
+async def answers_in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What no page answers, as JSON with what to do."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        pages = [each.canonical for each in request.app.router.resources()]
+        return _answer({"error": unknown("page", request.path, pages)}, 404)
+    except web.HTTPMethodNotAllowed as error:
+        methods = " or ".join(sorted(error.allowed_methods - {"HEAD"}))
+        reason = f"{request.path} takes {methods}, not {request.method}"
+        return web.Response(
+            body=msgspec.json.encode({"error": reason}) + b"\n",
+            status=405,
+            content_type="application/json",
+            headers={"Allow": ", ".join(sorted(error.allowed_methods))},
+        )
+    except web.HTTPBadRequest:
+        if request.path not in ("/connect", "/overlay"):
+            return _answer({"error": "the request is malformed"}, 400)
+        return _answer({"error": f"{request.path} is for programs that speak WebSocket: see `thatch subscribe`"}, 400)
 
 
 def _answer(value: Any, status: int) -> web.Response:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from thatch.errors import StoreError
 from thatch.node.config import Config
+from thatch.node.damage import sentence_of
 from thatch.node.logs import begin
 from thatch.node.server import Node
 
@@ -39,4 +40,5 @@ async def _serve(config: Config) -> None:
     finally:
         await node.stop()
     if node.failure is not None:
-        raise StoreError(f"store {config.store_path}: cannot be written any more: {node.failure}")
+        why = sentence_of(node.failure)
+        raise StoreError(f"store {config.store_path}: cannot be written any more: {why}") from node.failure

@@ -18,7 +18,7 @@ from thatch.errors import ConfigError, PeerError, StoreError
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
 from thatch.node.driver import Driver, Endpoint
-from thatch.node.http import BODY_MAX, HttpDoor
+from thatch.node.http import BODY_MAX, HttpDoor, answers_in_words
 from thatch.node.outgoing import Gate, Outgoing
 from thatch.node.queues import Queues
 from thatch.node.store import Store
@@ -105,10 +105,10 @@ class Node:
             self.driver.take(Extend(0, self._grown.to_json()), OPERATOR)
         self.store.start(loop.call_soon_threadsafe, self.driver.committed, self._store_failed)
         self._session = aiohttp.ClientSession()
-        clients = web.Application(client_max_size=BODY_MAX)
+        clients = web.Application(client_max_size=BODY_MAX, middlewares=[answers_in_words])
         clients.router.add_get("/connect", self._accept_client)
         self.http.add_routes(clients)
-        overlay = web.Application()
+        overlay = web.Application(middlewares=[answers_in_words])
         overlay.router.add_get("/overlay", self._accept_neighbour)
         self.overlay_port = await self._listen(overlay, self.config.overlay.host, self.config.overlay.port)
         self.client_port = await self._listen(clients, self.config.client.host, self.config.client.port)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from thatch.errors import StoreError
-from thatch.node.damage import APPLICATION, check_files, check_pages, damaged
+from thatch.node.damage import APPLICATION, check_files, check_pages, damaged, sentence_of, unusable
 from thatch.protocol.messages import Drop, Put, Record
 
 VERSION = 1
@@ -374,7 +374,7 @@ def _opened(path: Path, name: str) -> sqlite3.Connection:
     try:
         connection = _connection(path)
     except sqlite3.DatabaseError as error:
-        raise damaged(path, f"damaged: {error}") from None
+        raise unusable(path, error) from error
     try:
         check_pages(connection, path)
         _check_owner(connection, path, name)
@@ -382,7 +382,7 @@ def _opened(path: Path, name: str) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
     except sqlite3.DatabaseError as error:
         connection.close()
-        raise damaged(path, f"damaged: {error}") from None
+        raise unusable(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -411,7 +411,7 @@ def _make(path: Path, name: str) -> None:
         connection.close()
         os.rename(draft, path)
     except sqlite3.OperationalError as error:
-        raise StoreError(f"store {path}: cannot be made: {error}") from None
+        raise StoreError(f"store {path}: cannot be made: {sentence_of(error)}") from error
     folder = os.open(path.parent, os.O_RDONLY)
     os.fsync(folder)
     os.close(folder)

@@ -110,7 +110,7 @@ class Codec:
         try:
             message = _decoder.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise PeerError(f"not a message of this protocol: {error}") from None
+            raise PeerError(f"not a message of this protocol ({len(data):,} bytes)") from error
         return self.typed(message) if self.has_texts and isinstance(message, Publish) else message
 
     @property

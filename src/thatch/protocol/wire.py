@@ -142,7 +142,7 @@ class Frames:
         try:
             messages = self._decoder.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise PeerError(f"not a frame of this protocol: {error}") from None
+            raise PeerError(f"not a frame of this protocol ({len(data):,} bytes)") from error
         return [self._typed(each) for each in messages] if self._codec.has_texts else messages
 
     def _typed(self, message: Message) -> Message:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.broker import Policy, Settings
-from thatch.errors import CallerError
+from thatch.errors import CallerError, unknown
 from thatch.sim.costs import Cost, complex_engine, congestion, free, measured
 from thatch.sim.overlay import Overlay
 from thatch.sim.record import Recorder
@@ -268,7 +268,7 @@ def _overlay(
     links: Links, subscribers: list[str], publishers: list[str], chosen: Chosen, space: Space, tiers: Mapping[str, str]
 ) -> Overlay:
     if chosen.costs not in COSTS:
-        raise CallerError(f"no cost model {chosen.costs!r}; there are {', '.join(COSTS)}")
+        raise CallerError(unknown("cost model", chosen.costs, COSTS))
     net = Overlay(space, links, subscribers, publishers, chosen.settings, chosen.seed)
     net.network.events_first = chosen.events_first
     net.tiers = {name: tiers.get(name, "inner") for name in names_of(links)}

@@ -2,6 +2,7 @@
 
 In reading order:
 
+    structs        JSON and settings as typed values, with errors for people
     times          dates and timestamps, read from text as Spark reads them
     labels         integer labels for strings and long decimals, given out as clauses mention them
     arrays         names for types of arrays; Numba kernels on one column of coordinates

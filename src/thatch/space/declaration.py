@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
+from zoneinfo import available_timezones
 
 import msgspec
 
-from thatch.errors import SpaceError, shown
+from thatch.errors import SpaceError, shown, suggestion
 from thatch.space import times
 from thatch.space.attribute import Attribute
 from thatch.space.axis import (
@@ -22,6 +24,7 @@ from thatch.space.axis import (
 )
 from thatch.space.decimals import LongDecimalAxis, decimal_axis
 from thatch.space.floating import DoubleAxis, FloatAxis
+from thatch.space.structs import json_problem
 
 
 class _AttributeDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,8 +49,8 @@ def attributes_of_json(text: str | bytes) -> tuple[list[Attribute], str]:
     """The attributes of a space in JSON, and its time zone."""
     try:
         document = msgspec.json.decode(text, type=_SpaceDocument)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise SpaceError(f"not a space in JSON: {error}") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        raise SpaceError(f"not a space in JSON: {json_problem(text, _SpaceDocument)}") from None
     zone = time_zone_named(document.time_zone)
     attributes = []
     for each in document.attributes:
@@ -61,7 +64,13 @@ def time_zone_named(name: str) -> Any:
     try:
         return times.zone_of(name)
     except ValueError as error:
-        raise SpaceError(f"the space {error}") from None
+        raise SpaceError(f"the space {error}{suggestion(name, _zones())}") from None
+
+
+@cache
+def _zones() -> list[str]:
+    """The names of time zones, those of regions first."""
+    return sorted(available_timezones(), key=lambda name: ("/" not in name, name))
 
 
 def _with_domain(
@@ -83,6 +92,9 @@ def _with_domain(
     return Attribute(name, axis, nullable, ends[0], ends[1], path)
 
 
+TYPES = (
+    "bool tinyint smallint int bigint decimal float double date timestamp timestamp_ntz enum string".split()
+)  # that are suggested
 BITS = {"tinyint": 8, "byte": 8, "smallint": 16, "short": 16}
 
 
@@ -188,7 +200,8 @@ class _Parser:
             raise error if isinstance(error, SpaceError) else SpaceError(str(error)) from None
         self.at -= 1
         self.fail(
-            "a type: bool, tinyint, smallint, int, decimal(p,s), float, double, date, timestamp, timestamp_ntz, "
+            f"a type{suggestion(word, TYPES)}: "
+            "bool, tinyint, smallint, int, decimal(p,s), float, double, date, timestamp, timestamp_ntz, "
             "enum('a','b'), string"
         )
         raise AssertionError

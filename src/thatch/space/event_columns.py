@@ -3,12 +3,11 @@ whose every value the attribute can hold."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from thatch.errors import CallerError
+from thatch.errors import CallerError, closest
 from thatch.space.attribute import Attribute
 from thatch.space.axis import (
     BoolAxis,
@@ -138,10 +137,10 @@ def check_bounds(names: Iterable[str], used: Container[str], space: Space) -> No
     for name in names:
         bound = re.fullmatch(r"(?:low|high)_(.+)|(.+)_(?:low|high)", name.lower())
         if bound and name not in used:
-            close = difflib.get_close_matches(bound[1] or bound[2], [a.name.lower() for a in space], 1, 0.6)
+            close = closest(bound[1] or bound[2], [a.name for a in space])
             if close:
                 raise CallerError(
-                    f"the subscriptions' column {name!r} looks like bounds of {close[0]!r}, which is called otherwise: "
+                    f"the subscriptions' column {name!r} looks like bounds of {close!r}, which is called otherwise: "
                     "rename it"
                 )
 

@@ -15,6 +15,7 @@ from thatch.space.axis import DateAxis, TimestampAxis, TimestampNtzAxis
 from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
+from thatch.space.structs import json_problem
 
 WRITTEN = (DateAxis, TimestampAxis, TimestampNtzAxis, DecimalAxis, FloatingAxis)  # as text
 
@@ -24,9 +25,9 @@ def read_json(text: str | bytes, what: str, kind: Any = dict[str, Any]) -> Any:
     rounded."""
     try:
         return msgspec.json.Decoder(kind, float_hook=Decimal).decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         name = "an object" if kind == dict[str, Any] else "what is expected"
-        raise CallerError(f"{what} is not {name} in JSON: {error}") from None
+        raise CallerError(f"{what} is not {name} in JSON: {json_problem(text, kind)}") from None
 
 
 def typed_event(given: Mapping[str, Any], space: Space, unknown: bool = False) -> dict[str, Any]:

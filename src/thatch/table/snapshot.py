@@ -81,8 +81,8 @@ def read(path: Path) -> Body:
         raise SnapshotError(f"{path}: damaged: the checksum is wrong")
     try:
         return msgspec.msgpack.decode(body, type=Body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise SnapshotError(f"{path}: not a snapshot that this version can read: {error}") from None
+    except (msgspec.DecodeError, RecursionError):
+        raise SnapshotError(f"{path}: not a snapshot that this version can read") from None
 
 
 def unpack_space(body: Body) -> Space:

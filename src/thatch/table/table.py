@@ -97,8 +97,8 @@ class SubscriptionTable(Mapping[Id, Subscription]):
             raise CallerError("with cover off there is nothing to retract and no engine to take options")
         try:
             self._active_set = None if cover is None else ActiveSet(space, cover, retract, **options)
-        except TypeError as error:
-            raise CallerError(f"the cover engine {cover!r} does not take these options: {error}") from None
+        except TypeError:
+            raise CallerError(f"the cover engine {cover!r} does not take options of these types") from None
         if groups and (cover is None or ENGINES[cover].may_err == "covered"):
             raise CallerError(f"groups need an engine that never says covered wrongly, which {cover!r} is not")
         self._groups = Groups(space, apart=groups)

@@ -7,11 +7,10 @@ literals gives terms.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
-from thatch.errors import MALFORMED_CLAUSE, CallerError, ClauseError, TooManyTerms, shown
+from thatch.errors import MALFORMED_CLAUSE, CallerError, ClauseError, TooManyTerms, closest, shown
 from thatch.region.region import Region
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
@@ -308,8 +307,8 @@ class _Planner:
             if len(path) > 1 and name.lower() in map(str.lower, names):
                 rule = f"no field {path[-1]!r} in a column {path[0]!r}"
                 raise self.refusal(node, rule, f"there is a column whose name has a dot: write `{name}` in backticks")
-            close = difflib.get_close_matches(name.lower()[:80], [each.lower() for each in names[:200]], 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"attributes are: {', '.join(names[:12])}"
+            close = closest(name, names)
+            hint = f"did you mean {close!r}?" if close else f"attributes are: {', '.join(names[:12])}"
             raise self.refusal(node, f"no attribute {shown(name)}", hint, f"unknown attribute {shown(name)}")
         return index, self.space.attributes[index]
 

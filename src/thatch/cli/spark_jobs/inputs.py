@@ -23,7 +23,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from thatch.errors import CallerError
 from thatch.local.events import MALFORMED
-from thatch.local.files import Format, has_scheme, one_kind
+from thatch.local.files import Format, has_scheme, no_such_file, one_kind
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, DateAxis, IntAxis, TimestampAxis, TimestampNtzAxis
 from thatch.space.decimals import DecimalAxis
@@ -80,7 +80,7 @@ def _located(path: str) -> str:
     if os.path.exists(path):
         return re.sub(r"([\[\]{}*?\\])", r"\\\1", os.path.abspath(path))
     if not glob.has_magic(path) and "{" not in path:
-        raise CallerError(f"{path}: no such file or folder")
+        raise CallerError(no_such_file(path))
     return os.path.abspath(path)  # the JVM may have another working directory
 
 

@@ -108,7 +108,8 @@ def _last_words(noise: IO[bytes]) -> str:
     lines = os.pread(noise.fileno(), 1 << 20, 0).decode(errors="replace").splitlines()
     errors = [line for line in lines if re.search(r"error|exception|unsupported|invalid", line, re.IGNORECASE)]
     stack = re.compile(r"\s+at |\s*\.\.\. \d+ more")
-    return next((line.strip() for line in errors if not stack.match(line)), "")
+    line = next((line.strip() for line in errors if not stack.match(line)), "")
+    return re.sub(r'^(?:Exception in thread "[^"]*" )?(?:[\w.$]+(?:Exception|Error): )*', "", line)
 
 
 def sentence_of(error: BaseException) -> str:

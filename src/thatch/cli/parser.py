@@ -1,0 +1,84 @@
+"""The parser of arguments: what it refuses is said in one sentence, with the name that was meant, and an example."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from thatch.cli.arguments import BAD_INPUT
+from thatch.errors import closest, shown, suggestion
+
+_REQUIRED = "the following arguments are required: "  # how argparse begins this sentence
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that answers a mistake with what to do instead of a list of all that there is."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        for token in self._own_options(given):
+            name = token.partition("=")[0]
+            if not any(option.startswith(name) for option in self._option_string_actions):
+                self.error(f"no option {name}{suggestion(name, self._option_string_actions)}")
+        return super().parse_known_args(given, namespace)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, rest = self.parse_known_args(args, namespace)
+        if rest:
+            what = f"no option {rest[0]}" if rest[0].startswith("-") else f"{shown(rest[0])} is one argument too many"
+            hint = "" if rest[0].startswith("-") else ": a clause with spaces stands in quotes"
+            getattr(options, "command_parser", self).error(f"{what}{hint}")
+        return options
+
+    def _own_options(self, given: Sequence[str]) -> Iterator[str]:
+        """The options among the arguments, up to a command, which has options of its own."""
+        for token in given:
+            if token == "--" or (self._subparsers is not None and not token.startswith("-")):
+                return
+            if token.startswith("--") and " " not in token:
+                yield token
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """A choice that there is not."""
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(each) for each in action.choices]
+        if isinstance(action, argparse._SubParsersAction):
+            close = closest(value, known)
+            what = f"did you mean `thatch {close}`?" if close else f"the commands are {', '.join(known)}"
+            self.error(f"no command {shown(value)}: {what}")
+        raise argparse.ArgumentError(
+            action, f"is one of {', '.join(known)}, not {shown(value)}{suggestion(value, known)}"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """One sentence, an example, and where to read on."""
+        command = self.prog.partition(" ")[2]
+        message = message.replace("expected one argument", "a value is missing")
+        if message.startswith(_REQUIRED):
+            said = f"{command} needs {message.removeprefix(_REQUIRED)}"
+        else:
+            said = (f"{command}: " if command else "") + message.removeprefix("argument ")
+        lines = [f"thatch: {said}"]
+        if self.epilog and self.epilog.startswith("example: "):
+            lines.append(f"  {self.epilog}")
+        lines.append(f"  `{self.prog} --help` says more")
+        self.exit(BAD_INPUT, "\n".join(lines) + "\n")
+
+
+def number(text: str) -> float:
+    """A number of an option."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number is expected, not {shown(text)}") from None
+
+
+def whole_number(text: str) -> int:
+    """A whole number of an option."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a whole number is expected, not {shown(text)}") from None

@@ -1,0 +1,320 @@
+"""What a newcomer types wrong, and what it is answered: a sentence of our own, with the name that was meant."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import thatch
+from helpers.paths import ROOT
+from thatch.cli.main import main
+from thatch.cli.terminal import styled
+from thatch.errors import CallerError, SpaceError, StoreError
+from thatch.node.config import Config
+from thatch.node.damage import unusable
+from thatch.node.server import Node
+
+SPACE = "price double not null 0..1000, symbol string, side enum('buy', 'sell')"
+# How libraries talk: none of it is ours.
+FOREIGN = re.compile(
+    r"msgspec|aiohttp|sqlite3|Errno|Expected `|Object (?:contains|missing)|JSON is malformed|Input data was|"
+    r"Cannot connect to host|file is not a database|unable to open database|invalid choice|unrecognized arguments|"
+    r"the following arguments|could not convert|__init__|Traceback|org\.apache|java\."
+)
+
+
+def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit status, and what is said."""
+    try:
+        status = main(arguments)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    captured = capsys.readouterr()
+    return status, captured.out + captured.err
+
+
+def test_alone_it_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer([], capsys)
+    assert status == 0 and "usage: thatch" in said and "thatch demo" in said
+
+
+COVERS = ["covers", "--space", SPACE, "--by", "price < 5", "price < 3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["mach"], "no command 'mach': did you mean `thatch match`?"),
+        (["--verson"], "no option --verson (did you mean '--version'?)"),
+        (["match", "e.parquet", "--wehre", "r.txt"], "no option --wehre (did you mean '--where'?)"),
+        (["match", "e.parquet", "--where", "r.txt", "--engine", "sprk"], "not 'sprk' (did you mean 'spark'?)"),
+        (["match", "e.parquet", "--where", "r.txt", "--strategy", "natve"], "(did you mean 'native'?)"),
+        (["match", "e.parquet", "--where", "r.txt", "--on-error", "skp"], "(did you mean 'skip'?)"),
+        ([*COVERS, "--cover", "exat"], "no cover engine 'exat' (did you mean 'exact'?)"),
+        (["covers", "--space", "price duble", "price < 3"], "a type (did you mean 'double'?)"),
+        (["covers", "--space", SPACE, "prise < 3"], "no attribute 'prise' (did you mean 'price'?)"),
+        (["covers", "--space", SPACE, "--time-zone", "Europe/Berln", "price < 3"], "(did you mean 'Europe/Berlin'?)"),
+        (["simulate", "unsubscripions"], "no scenario 'unsubscripions' (did you mean 'unsubscriptions'?)"),
+        (["simulate", "unsubscriptions", "--graph", "simplfied"], "(did you mean 'simplified'?)"),
+        (["simulate", "unsubscriptions", "--costs", "mesured"], "(did you mean 'measured'?)"),
+        (["broker", "--name", "B", "--space", SPACE, "--routing", "event"], "(did you mean 'events'?)"),
+        (["broker", "--name", "B", "--space", SPACE, "--log", "jsn"], "not 'jsn' (did you mean 'json'?)"),
+        (["completion", "bsh"], "(did you mean 'bash'?)"),
+    ],
+)
+def test_a_misspelt_name_gets_a_suggestion(
+    arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = answer(arguments, capsys)
+    assert status == 2 and meant in said and not FOREIGN.search(said), said
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("spac = 'x int'", "no setting 'spac' (did you mean 'space'?)"),
+        ("[flow]\nslow_clent = 'drop'", "no setting 'flow.slow_clent' (did you mean 'flow.slow_client'?)"),
+        ("[flow]\nslow_client = 'drp'", "not 'drp' (did you mean 'drop'?)"),
+        ("[policy]\ncover = 'exat'", "no cover engine 'exat' (did you mean 'exact'?)"),
+        ("[policy.options]\nbitts = 3", "does not take these options: it has no option 'bitts'"),
+        ("[links.B2]\nteta = 0.5", "no setting 'links.B2.teta' (did you mean 'links.B2.theta'?)"),
+        ("[client]\nport = 'x'", "client.port is a whole number, not 'x'"),
+        ("[client]\nport = true", "client.port is a whole number, not True"),
+        ("log = 3", "log is one of"),
+        ("[cells]\nattributes = ['prise']", "(did you mean 'price'?)"),
+        ("[cells]\npath = 'hilbrt'", "no curve 'hilbrt' (did you mean 'hilbert'?)"),
+        ("neighbours = ['B2']", "neighbours is an object, not a list"),
+        ("name = ", "not TOML"),
+    ],
+)
+def test_a_misspelt_setting_gets_a_suggestion(
+    text: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.toml").write_text(f"{text}\n")
+    status, said = answer(["broker", str(tmp_path / "b.toml"), "--name", "B1", "--space", SPACE], capsys)
+    assert status == 2 and meant in said and not FOREIGN.search(said), said
+
+
+def test_all_that_is_wrong_in_a_file_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "b.toml").write_text("spac = 'x int'\n[flow]\nclient_bytes_max = 'x'\n")
+    said = answer(["broker", str(tmp_path / "b.toml")], capsys)[1]
+    assert "'spac'" in said and "flow.client_bytes_max is a whole number, not 'x'" in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        (lambda: thatch.SubscriptionTable(thatch.Space.parse(SPACE), "exat"), "'exact'"),
+        (lambda: thatch.SubscriptionTable(thatch.Space.parse(SPACE), "hilbert", bist=3), "'bits'"),
+        (lambda: thatch.match([], {}, on_error="skp"), "'skip'"),
+        (lambda: thatch.Space.parse("at timestmp"), "'timestamp'"),
+        (lambda: thatch.Space.from_json('{"atributes": []}'), "'attributes'"),
+    ],
+)
+def test_a_misspelt_name_in_a_program_gets_a_suggestion(wrong: Any, meant: str) -> None:
+    with pytest.raises(CallerError, match=re.escape(f"did you mean {meant}?")) as caught:
+        wrong()
+    assert not FOREIGN.search(str(caught.value))
+
+
+def test_the_public_names_and_no_others_are_listed() -> None:
+    assert dir(thatch) == sorted(thatch.__all__)
+    with pytest.raises(AttributeError, match="did you mean 'SubscriptionTable'"):
+        _ = thatch.SubscriptonTable
+
+
+def test_explain_names_unknown_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    event = json.dumps({"price": 1, "simbol": "A"})
+    assert main(["explain", "--space", SPACE, "price < 5", "--event", event]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "the event matches\n"
+    assert captured.err == "thatch: 'simbol' of the event is ignored: no attribute 'simbol' (did you mean 'symbol'?)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{bad", "line 1, column 2: a name in double quotes is missing, near 'bad'"),
+        ('{"price": 1', "line 1, column 12: it ends too early"),
+        ("{'price': 1}", "column 2: a name in double quotes is missing"),
+        ('{"price" 1}', "column 10: a colon is missing"),
+        ('{"price": 1 "symbol": 2}', "column 13: a comma is missing"),
+        ('{"price": A}', "column 11: a value is missing: texts stand in double quotes"),
+        ('{"price": 1} 2', "column 14: it goes on after its end"),
+        ('{"symbol": "A}', "column 12: a text does not end"),
+        ("[1]", "an object is expected, not a list"),
+        ("7", "an object is expected, not 7"),
+        ("", "it is empty"),
+        ("[" * 200_000, "it is nested too deep"),
+    ],
+)
+@pytest.mark.parametrize("is_piped", [False, True])
+def test_publish_reads_its_events_before_it_dials(
+    text: str, reason: str, is_piped: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_piped and not text:
+        pytest.skip("an empty line is no event")
+    monkeypatch.setattr("sys.stdin", io.StringIO(text + "\n"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        url = f"ws://127.0.0.1:{listening.getsockname()[1]}"
+        status, said = answer(["publish", "--url", url, *([] if is_piped else ['{"price": 1}', text])], capsys)
+        with pytest.raises(BlockingIOError):  # nobody came
+            listening.accept()
+    place = "line 1" if is_piped else "event 2"
+    assert status == 2 and f"{place} is not an object in JSON: " in said and reason in said, said
+    assert not FOREIGN.search(said)
+
+
+def test_settings_are_printed_without_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--print-config"]) == 0
+    text = capsys.readouterr().out
+    assert '# name = "B1"  # needed\n# space = ' in text and "[flow]" in text
+    (tmp_path / "b.toml").write_text(text)
+    assert main(["broker", str(tmp_path / "b.toml"), "--name", "B7", "--space", SPACE, "--print-config"]) == 0
+    assert 'name = "B7"' in capsys.readouterr().out
+    assert main(["broker", "--print-config", "--json"]) == 0
+    assert "name" not in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("flags", "missing"),
+    [([], "a name and a space"), (["--name", "B1"], "a space"), (["--space", SPACE], "a name")],
+)
+def test_a_broker_without_a_name_says_what_to_do(
+    flags: list[str], missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = answer(["broker", *flags], capsys)
+    assert status == 2 and f"thatch broker needs {missing}. Give " in said and not FOREIGN.search(said)
+    command = next(line for line in said.splitlines() if line.startswith("    thatch broker --"))
+    assert all(f"--{each}" in command for each in missing.removeprefix("a ").split(" and a "))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["match"], "match needs EVENTS, --where"),
+        (["match", "no.parquet", "--where", "no.txt"], "no.txt"),
+        (["reduce", "--where", "r.txt", "--merge", "much"], "--merge: a number is expected, not 'much'"),
+        (["simulate", "--seed", "x"], "--seed: a whole number is expected, not 'x'"),
+        (["subscribe", "price < 5", "--count", "few"], "--count: a whole number is expected, not 'few'"),
+        (["publish", "{}", "--url", "localhost:7878"], "a URL such as ws://127.0.0.1:7878, not 'localhost:7878'"),
+        (["publish", "{}", "--url", "ws://127.0.0.1:port"], "a URL such as ws://127.0.0.1:7878"),
+        (["covers", "--space", "{", "price < 3"], "neither a space"),
+        (["covers", "--space", '{"attributes": 3 }', "x < 3"], "not a space in JSON: attributes is a list, not 3"),
+        (["broker", "no.toml"], "no.toml: no such file"),
+        (["broker", "B1"], "B1: no such file; a name is given as --name B1"),
+        (["broker", "--listen", "7878"], "HOST:PORT, such as 127.0.0.1:7878, not '7878'"),
+        (["match", "README", "--where", "price < 20"], "clauses stand in a file, one a line"),
+        (["match", "x.parquet", "--where", "r.txt", "--master", "spork://x"], "--master is local[*]"),
+        (["match", "x.parquet", "--where", "r.txt", "--output"], "--output: a value is missing"),
+        (["covers", "--space", SPACE, "price", "<", "3"], "'<' is one argument too many: a clause with spaces"),
+        (["-v"], "no option -v"),
+        (["demo", "--all", "--network"], "not allowed with"),
+    ],
+)
+def test_mistakes_are_answered_in_our_words(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = answer(arguments, capsys)
+    assert status == 2 and reason in said and not FOREIGN.search(said), said
+
+
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["help", "publish"], capsys)
+    assert status == 0 and "usage: thatch publish" in said
+
+
+def test_files_that_are_misspelt_or_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("rules.txt", "price < 5\n"), ("bad.parquet", "text"), ("r.yaml", "- id: a\n  wher: TRUE\n")):
+        (tmp_path / name).write_text(text)
+    rules, bad = str(tmp_path / "rules.txt"), str(tmp_path / "bad.parquet")
+    pq.write_table(pa.table({"price": [1.0]}), tmp_path / "t.parquet")
+    good = str(tmp_path / "t.parquet")
+    for arguments, reason in (
+        ([good, "--where", rules[:-1]], f"(did you mean {rules!r}?)"),
+        ([bad, "--where", rules], "cannot be read as Parquet: it is another kind of file"),
+        ([good, "--where", str(tmp_path / "r.yaml")], "(is `wher` meant?)"),
+        ([rules, "--where", good], "has no column 'id'; its columns are 'price'. Rules have an id and a clause"),
+    ):
+        status, said = answer(["match", *arguments], capsys)
+        assert status == 2 and reason in said and not FOREIGN.search(said), said
+
+
+def test_a_store_that_cannot_be_used_is_said_without_sqlite(tmp_path: Path) -> None:
+    def opened(path: Path) -> Node:
+        return Node(Config(name="B1", space=SPACE, store=str(path)))
+
+    with pytest.raises(sqlite3.OperationalError) as raw:
+        sqlite3.connect(tmp_path / "none" / "B1.thatch")
+    assert str(unusable(Path("B1.thatch"), raw.value)) == (
+        "store B1.thatch: the file cannot be opened: does its folder exist, and may this user write there?"
+    )
+    node = opened(tmp_path / "B1.thatch")
+    node.store.stop()
+    data = bytearray((tmp_path / "B1.thatch").read_bytes())
+    data[4096:4300] = b"\xff" * 204
+    (tmp_path / "B1.thatch").write_bytes(data)
+    with pytest.raises(StoreError, match=r"damaged.*restore a backup") as caught:
+        opened(tmp_path / "B1.thatch")
+    assert not FOREIGN.search(str(caught.value))
+
+
+def test_a_space_in_json_is_refused_in_our_words() -> None:
+    with pytest.raises(SpaceError) as caught:
+        thatch.Space.from_json('{"attributes": [{"name": "a", "typ": "int"}]}')
+    assert str(caught.value) == (
+        "not a space in JSON: no setting 'attributes[0].typ' (did you mean 'attributes[0].type'?)"
+    )
+
+
+def test_a_shell_completes_commands_options_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    assert "#compdef thatch" in capsys.readouterr().out
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    asked = [["thatch", "ma"], ["thatch", "match", "--wh"], ["thatch", "match", "--engine", "sp"]]
+    name = re.findall(r"^complete .*-F (\w+) thatch", script, re.MULTILINE)[0]
+    for words in asked:
+        script += f"\nCOMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; COMPREPLY=(); {name}\n"
+        script += 'echo "${COMPREPLY[@]}"\n'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20)
+    assert done.stdout.split("\n")[:3] == ["match", "--where", "spark"], done.stderr
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert styled("x", "bold", io.StringIO()) == "x"
+    assert styled("x", "bold", Terminal()) == "\033[1mx\033[0m"
+    assert "\033" not in answer(["covers", "--space", SPACE, "prise < 3"], capsys)[1]
+    seen = Terminal()
+    monkeypatch.setattr("sys.stderr", seen)
+    main(["covers", "--space", SPACE, "prise < 3"])
+    assert "\033[31mthatch:\033[0m " in seen.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert styled("x", "bold", Terminal()) == "x"
+
+
+def test_setup_goes_on_without_java() -> None:
+    done = subprocess.run(
+        ["/bin/sh", str(ROOT / "scripts" / "check-tools"), sys.executable],
+        env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+    assert done.returncode == 0 and "no Java found, which Spark needs" in done.stderr
