@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +39,12 @@ class Import:
     importer: str  # a module, without the leading "thatch."; the root is ""
     imported: str
     line: int
+
+
+@cache
+def import_statements(text: str) -> list[ast.Import | ast.ImportFrom]:
+    """Those of a file. The tests look at many trees that differ in one file."""
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 class Layout:
@@ -78,16 +85,14 @@ class Layout:
     def _imports_of(self, path: Path) -> Iterator[Import]:
         """Every import of our own modules, wherever it stands in a file."""
         importer = self.module_of(path)
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in import_statements(path.read_text()):
             if isinstance(node, ast.ImportFrom):
                 if node.level:
                     self.problems.append(f"{importer}:{node.lineno}: a relative import")
                     continue
                 names = [f"{node.module}.{each.name}" for each in node.names]
-            elif isinstance(node, ast.Import):
-                names = [each.name for each in node.names]
             else:
-                continue
+                names = [each.name for each in node.names]
             for name in names:
                 imported = self._known(name.removeprefix("thatch.")) if name.startswith("thatch.") else None
                 if imported is not None and imported != importer:

@@ -29,7 +29,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 # What pytest-xdist deals out, and in which order. Every test on Spark goes to one worker, so that there is one session;
-# its file has "spark" in its path. The other files go to a worker as a whole, since their tests share oracles; only the
+# its file has "spark" in its name. The other files go to a worker as a whole, since their tests share oracles; only the
 # seeds share nothing.
 SPREAD = "tests/sim/test_sim_seeds.py"
 LONG = ("sim", "cover", "node", "broker", "region", "matching")  # folders whose files are dealt out first
@@ -41,7 +41,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.split("::")[0]
-            return "spark" if "spark" in path else nodeid if path == SPREAD else path
+            return "spark" if "spark" in path.split("/")[-1] else nodeid if path == SPREAD else path
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
@@ -63,11 +63,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _needs_session(item) and not _is_spark(item):
             raise pytest.UsageError(f"{item.nodeid} needs Spark: put 'spark' into the name of its file")
     items.sort(key=_place)
+    if not os.environ.get("THATCH_SOAK") and set(config.args) == set(config.getini("testpaths")):
+        black = _black(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in black])
+        items[:] = [item for item in items if item not in black]
     if config.option.quick:
         chosen = {item.nodeid.split("[")[0]: item for item in reversed(items) if _is_quick(item)}  # the first case
         quick = set(chosen.values())
         config.hook.pytest_deselected(items=[item for item in items if item not in quick])
         items[:] = [item for item in items if item in quick]
+
+
+def _black(items: list[pytest.Item]) -> set[pytest.Item]:
+    """What the whole suite leaves out. Of the combinations of several parameters it runs every second one, as on a
+    chessboard: each engine meets half of the cases, and each case half of the engines. `make soak`, and whoever names
+    a file, runs all."""
+    seen: dict[tuple[str, int], dict[str, int]] = {}  # the values of each parameter of a test, numbered
+    black = set()
+    for item in items:
+        numbers = []
+        for place, value in enumerate(getattr(getattr(item, "callspec", None), "_idlist", ())):
+            known = seen.setdefault((item.nodeid.split("[")[0], place), {})
+            numbers.append(known.setdefault(value, len(known)))
+        if len(numbers) > 1 and sum(numbers) % 2:
+            black.add(item)
+    return black
 
 
 def _is_quick(item: pytest.Item) -> bool:
@@ -83,7 +103,7 @@ def _place(item: pytest.Item) -> tuple[int, int]:
 
 
 def _is_spark(item: pytest.Item) -> bool:
-    return "spark" in item.nodeid.split("::")[0]
+    return "spark" in item.path.name
 
 
 def _needs_session(item: pytest.Item) -> bool:

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from helpers.spark_oracles import SOAK
 from thatch import Space
 from thatch.cli import learn
 from thatch.cli.main import main
@@ -88,7 +89,7 @@ def test_bad_input(run: Run) -> None:
     assert status == 2 and "nowhere.txt" in err
 
 
-def test_audit(run: Run) -> None:
+def test_audit(run: Run, engine: str) -> None:
     status, out, _ = run("audit", "--events", "events.csv", "--output", "report")
     assert status == 1 and "6 rules; 2 are enough, 4 are redundant" in out
     assert "'rules.txt:6' is a duplicate: it wants what 'rules.txt:2' wants, no more and no less.\n" in out
@@ -100,8 +101,9 @@ def test_audit(run: Run) -> None:
     assert report["events"] == 4 and report["duplicates"] == [["rules.txt:2", "rules.txt:6"]]
     assert "<svg" in Path("report/audit.html").read_text(encoding="utf-8")
     Path("clean.txt").write_text("price < 5\nprice > 7\n", encoding="utf-8")
-    status, result, _ = run("audit", "--json", where="clean.txt")
-    assert status == 0 and result["audit"]["findings"] == [] and result["redundant"] == 0
+    if engine == "local" or SOAK:
+        status, result, _ = run("audit", "--json", where="clean.txt")
+        assert status == 0 and result["audit"]["findings"] == [] and result["redundant"] == 0
     status, out, _ = run("audit", "--events", "events.csv", where="clean.txt")
     assert status == 0 and "1 rule never fired on 4 events\n" in out
     assert "'clean.txt:1' never fired on the 4 events.\n    price < 5\n" in out
@@ -174,7 +176,7 @@ def test_learn_says_what_nobody_wants(run: Run) -> None:
         assert sum(space.where(lines[at + 1]).contains(row) for row in rows) == count
 
 
-def test_learn_with_bad_events(run: Run) -> None:
+def test_learn_with_bad_events(run: Run, engine: str) -> None:
     Path("bad.csv").write_text("symbol,price\nA,5\nB,many\nC,2000\nD,8\n", encoding="utf-8")
     status, out, err = run("learn", "bad.csv")
     assert (status, out) == (2, "") and "'many'" in err
@@ -186,7 +188,7 @@ def test_learn_with_bad_events(run: Run) -> None:
     )
     assert status == 0 and (result["events"], result["subscriptions"], result["skipped"]) == (4, 1, 1)
     assert pq.read_table("some/matches").column("id").to_pylist() == ["wrong.txt:1"]
-    for command in ("reduce", "audit"):
+    for command in ("reduce", "audit") if engine == "local" or SOAK else ():
         _, out, _ = run(command, "--on-error", "skip", where="wrong.txt")
         assert "left out 1 wrong rule: `thatch validate` lists them" in out
     status, _, err = run("learn", "events.csv", "--time-zone", "UTC")

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from helpers.spark_oracles import SEED, WAYS, Events, Workload, differences, pairs, pairs_by_clauses, plain
+from helpers.spark_oracles import SEED, Events, Workload, differences, pairs, pairs_by_clauses, plain, some_ways
 from thatch import Space
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FEW_WAYS = [way for way in WAYS if way.given != "scan"]
+FEW_WAYS = [way for way in some_ways("native shuffled", "arrow") if way.given != "scan"]
 SUBSCRIPTIONS = 40_000  # for an index of megabytes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, date, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -17,8 +17,11 @@ from thatch.space.floating import DoubleAxis, FloatingAxis
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-def soaked(few: int, many: int) -> int:
-    """How many: few, which take every path, or under `make soak` many."""
+T = TypeVar("T")
+
+
+def soaked(few: T, many: T) -> T:
+    """How many, or which: few, which take every path, or under `make soak` many."""
     return many if os.environ.get("THATCH_SOAK") else few
 
 

@@ -27,12 +27,13 @@ SEEDS, GROUP = (10_000, 100) if SOAK else (500, 25)
 
 
 def seen(seed: int) -> Observed:
-    """The run of a seed, and that it delivers what covering off delivers."""
+    """The run of a seed, and of some seeds also that it delivers what covering off delivers. The oracle knows who wants
+    an event at rest, so that the run with covering off is one more policy rather than a second oracle."""
     script = draw(seed)
     settings = draw_settings(seed, script.routing)
     without = Settings(settings.routing, Policy(None))
     clauses = clauses_of_scripts()
-    for each in (settings, without):
+    for each in (settings, without) if SOAK or seed % 5 == 0 else (settings,):
         try:
             found = run(script, each, clauses)
         except Exception as error:

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StringType
 
+from helpers.strategies import soaked
 from thatch import Region, Space
 from thatch.cover.breadth import breadth
 from thatch.spark.encoded import Source
@@ -69,7 +70,7 @@ def held(region: Region) -> set[Any]:
     return {point for point in POINTS if region.contains_point(point)}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(soaked(12, 40)))
 def test_against_every_point(seed: int) -> None:
     random = Random(seed)
     tuning = Tuning(
