@@ -1,4 +1,4 @@
-"""The broker. `handle(message, link, now)` is the way in (`publish_all` for many events), effects are the way out.
+"""The broker. `handle(message or messages, link, now)` is the way in, effects are the way out.
 
 The rule that keeps it clean: no input or output, no clock, no thread, no iteration over sets. Its driver (the simulator
 or the node) delivers what comes over each link in order, and runs the effects in order.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast, overload
 
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.image import Decision, Known, read_image, write_image
@@ -195,12 +195,26 @@ class Broker:
 
     # --- The way in -------------------------------------------------------------------------------------------------
 
-    def handle(self, message: Message, link: str, now: float) -> list[Effect]:
-        """What to do about a message that came over a link (or from the driver: `OPERATOR`) at a time."""
+    @overload
+    def handle(self, message: Message, link: str, now: float) -> list[Effect]: ...
+
+    @overload
+    def handle(self, message: Sequence[Message], link: str, now: float) -> list[list[Effect | Exception]]: ...
+
+    def handle(
+        self, message: Message | Sequence[Message], link: str, now: float
+    ) -> list[Effect] | list[list[Effect | Exception]]:
+        """What to do about a message that came over a link (or from the driver: `OPERATOR`) at a time.
+
+        For several messages, one list for each, as from one after the other; events among them are looked up together.
+        The list of a message that fails ends with its error, after what it brought about before, and the other lists
+        stand: nothing that was recorded or is to be sent is lost with it. A message alone raises its error."""
         self._effects, self._records, self._now = [], [], now
         if type(message) is Publish and link != OPERATOR:
             self._router.publish(message, link, now, self._effects)
             return self._effects
+        if not isinstance(message, Message):
+            return self._handle_all(message, link, now)
         if link == OPERATOR and not isinstance(message, Extend | Tick | Persisted | Retune):
             raise CallerError(f"an operator has no {type(message).__name__}: it comes over a link")
         if link != OPERATOR and link not in self._links and not isinstance(message, LinkUp):
@@ -218,6 +232,27 @@ class Broker:
         if isinstance(message, Sequenced) and link != OPERATOR:
             self._wait(message.seq, link)
         self._answer()
+        return self._take_effects()
+
+    def _handle_all(self, messages: Sequence[Message], link: str, now: float) -> list[list[Effect | Exception]]:
+        found: list[list[Effect | Exception]] = []
+        while len(found) < len(messages):
+            events = _events_from(messages, len(found)) if link != OPERATOR else []
+            if events:
+                effects, errors = self._router.publish_all(events, link, now)
+                each = cast(list[list[Effect | Exception]], effects)
+                for at, error in errors.items():
+                    each[at].append(error)
+                found += each
+                continue
+            try:
+                found.append([*self.handle(messages[len(found)], link, now)])
+            except Exception as error:
+                found.append([*self._take_effects(), error])
+        return found
+
+    def _take_effects(self) -> list[Effect]:
+        """The effects of the message so far, its records first."""
         if not self._records:
             return self._effects
         self._persists += 1
@@ -414,10 +449,6 @@ class Broker:
         for key in [key for key, expires in self._expiries.items() if expires <= self._now]:
             self._remove(*key)
         self._pace.replace_preserved(list(self._forwarding.brokers()), self.settings, self._now)
-
-    def publish_all(self, messages: Sequence[Publish], link: str, now: float) -> list[list[Effect]]:
-        """The effects of each event, as from `handle` one after the other."""
-        return self._router.publish_all(messages, link, now)
 
     # --- Links ------------------------------------------------------------------------------------------------------
 
@@ -726,6 +757,16 @@ class Broker:
         for link in self._links.values():
             assert link.settled <= link.sent_total
             assert not (link.is_synced and not link.is_met) and not (link.is_met and not link.is_up)
+
+
+def _events_from(messages: Sequence[Message], start: int) -> list[Publish]:
+    """The events that follow one another from a place on."""
+    events: list[Publish] = []
+    for message in messages[start:]:
+        if type(message) is not Publish:
+            break
+        events.append(message)
+    return events
 
 
 def _as_the_peer_knows_them(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:

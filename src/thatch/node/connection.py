@@ -178,7 +178,7 @@ class ClientConnection(Connection, ClientEndpoint):
         if link is None or not link.is_met:  # hung up on: what is dropped may not count as published
             raise PeerError("an event after the end of the session")
         self._published += len(events)
-        outcomes = driver.publish_all(events, self.name)
+        outcomes = driver.publish(events, self.name)
         if Outcome.KEPT in outcomes:
             self._ticket = driver.store.ticket
         if Outcome.REFUSED in outcomes:
@@ -335,7 +335,7 @@ class NeighbourConnection(Connection):
             messages = [each for each in messages if each.number > received]
         if not messages:
             return False
-        outcomes = driver.publish_all([each.event for each in messages], self.name)
+        outcomes = driver.publish([each.event for each in messages], self.name)
         for each, outcome in zip(messages, outcomes, strict=True):
             if outcome is Outcome.REFUSED:
                 self.waits_for_space = True

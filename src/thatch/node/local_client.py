@@ -34,7 +34,7 @@ class LocalClient(ClientEndpoint):
             self.driver.take(each.message, self.name)
 
     def publish(self, event: Publish) -> Outcome:
-        return self.driver.publish(event, self.name)
+        return self.driver.publish([event], self.name)[0]
 
     def send(self, message: Message) -> None:
         self.send_all(self.client.handle(message, self.home))
