@@ -17,13 +17,14 @@ those that cover it, an unsubscription for what it promoted.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from thatch.broker.outbound import OutboundTables
 from thatch.broker.policy import Policy
 from thatch.errors import PeerError
 from thatch.protocol.ids import event_prefix
-from thatch.protocol.messages import Hello, seq_of, session_of
+from thatch.protocol.messages import Hello, Sequenced, seq_of, session_of
 from thatch.space.space import Space
 
 
@@ -33,6 +34,19 @@ class Waiting:
 
     seq: int
     until: dict[str, int]  # link -> its `sent_total` then
+
+    def include(self, seq: int) -> None:
+        """A later message waits for the same."""
+        self.seq = seq
+
+    def is_over(self, links: Mapping[str, Link]) -> bool:
+        """Whether all of it has settled by now."""
+        for name in [name for name, total in self.until.items() if links[name].settled >= total]:
+            del self.until[name]
+        return not self.until
+
+    def forget(self, link: str) -> None:
+        self.until.pop(link, None)
 
 
 @dataclass(slots=True)
@@ -47,8 +61,27 @@ class Counts:
     entries_withdrawn: int = 0
     update_messages: int = 0  # that carried these
 
+    def note_in(self, events: int = 1) -> None:
+        self.events_in += events
+
+    def note_out(self) -> None:
+        self.events_out += 1
+
+    def note_false_positive(self) -> None:
+        self.false_positives += 1
+
+    def note_lost(self) -> None:
+        self.events_lost += 1
+
+    def note_updates(self, messages: int, sent: int, withdrawn: int) -> None:
+        self.update_messages += messages
+        self.entries_sent += sent
+        self.entries_withdrawn += withdrawn
+
 
 class Link:
+    """Its fields are for reading: its methods alone assign them."""
+
     def __init__(self, name: str, is_client: bool, space: Space, policy: Policy, owner: str) -> None:
         """`owner`: the broker that has this link."""
         self.name, self.is_client, self.policy = name, is_client, policy
@@ -72,7 +105,10 @@ class Link:
         self.agrees = False  # on the partition into cells
         self.counts = Counts()
 
+    # --- Its session --------------------------------------------------------------------------------------------------
+
     def connect(self, session: int) -> None:
+        """The link is up: a session begins."""
         self.is_up, self.is_met, self.is_synced, self.agrees = True, False, False, False
         self.session, self.sent_count, self._synced_at = session, 0, 0
         self.peer_session = self.last_seq_received = 0
@@ -81,6 +117,55 @@ class Link:
     def disconnect(self) -> None:
         self.is_up = self.is_met = self.is_synced = False
         self.waiting.clear()
+
+    def note_greeting(self, hello: Hello) -> None:
+        """The peer is greeted so."""
+        self.announced = hello
+
+    def meet(self, session: int, agrees: bool, behind: Space | None) -> None:
+        """The peer has greeted, in a session of its own; it `agrees` on the partition into cells, and may be `behind`
+        our space."""
+        self.is_met = True
+        self.peer_session, self.last_seq_received = session, seq_of(session, 0)
+        self.agrees, self.behind = agrees, behind
+
+    def takes(self, message: Sequenced) -> bool:
+        """Whether a message is the next one of the peer's session; one that came before is ignored."""
+        if not self.is_met or session_of(message.seq) != self.peer_session:
+            return False
+        if message.seq <= self.last_seq_received:
+            return False
+        if message.seq > self.last_seq_received + 1:
+            raise PeerError(
+                f"{message.seq - self.last_seq_received - 1} messages are missing before {type(message).__name__}"
+            )
+        self.last_seq_received = message.seq
+        return True
+
+    # --- What is known of the peer ------------------------------------------------------------------------------------
+
+    def set_durable(self, is_durable: bool) -> bool:
+        """Whether that is new."""
+        is_new, self.is_durable = self.is_durable != is_durable, is_durable
+        return is_new
+
+    def set_members(self, members: tuple[str, ...]) -> None:
+        self.members = members
+
+    def set_policy(self, policy: Policy) -> None:
+        """Of how subscriptions leave; what is forwarded stays."""
+        self.policy = policy
+
+    def end_agreement(self) -> None:
+        """The partition into cells is of the space as it was."""
+        self.agrees = False
+
+    def fall_behind(self, space: Space) -> None:
+        """Our space has grown from this one. A synced neighbour gets `Extend` before what is new."""
+        if not self.is_synced and self.behind is None:
+            self.behind = space
+
+    # --- What it is sent, and what has settled ------------------------------------------------------------------------
 
     def next_seq(self) -> int:
         """For a message that is sent now."""
@@ -125,20 +210,23 @@ class Link:
         return self.outbound.subscriptions.replace_preserved(most, is_idle)
 
     def wait(self, seq: int, until: dict[str, int]) -> None:
+        """A message from here has been handled, and settles when this much has over other links."""
         if self.waiting and self.waiting[-1].until == until:
-            self.waiting[-1].seq = seq
+            self.waiting[-1].include(seq)
         else:
             self.waiting.append(Waiting(seq, until))
 
-    def take_settled(self, links: dict[str, Link]) -> int | None:
+    def stop_waiting_for(self, link: str) -> None:
+        for waiting in self.waiting:
+            waiting.forget(link)
+
+    def take_settled(self, links: Mapping[str, Link]) -> int | None:
         """The last message from here that has settled by now, if there is a new one."""
         last = None
-        while self.waiting:
-            first = self.waiting[0]
-            for name in [name for name, total in first.until.items() if links[name].settled >= total]:
-                del first.until[name]
-            if first.until:
-                break
-            last = first.seq
-            self.waiting.popleft()
+        while self.waiting and self.waiting[0].is_over(links):
+            last = self.waiting.popleft().seq
         return last
+
+    def check_invariants(self) -> None:
+        assert self.settled <= self.sent_total
+        assert not (self.is_synced and not self.is_met) and not (self.is_met and not self.is_up)

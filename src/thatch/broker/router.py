@@ -44,6 +44,14 @@ class Router:
             self.distances = Distances(settings.history_seconds)
         self._settings, self._counts_distance = settings, settings.is_incremental
 
+    def grow(self, space: Space) -> None:
+        """Events are read in this space; what is new in it they may not carry before it is opened."""
+        self.space = space
+
+    def open(self, space: Space) -> None:
+        """Events may carry what is in this space."""
+        self.open_space = space
+
     # --- One event, or many -----------------------------------------------------------------------------------------
 
     def publish(self, message: Publish, link: str, now: float, effects: list[Effect]) -> None:
@@ -52,7 +60,7 @@ class Router:
             return
         cells = self._forwarding.cells
         if cells is not None and source.agrees and 0 <= message.cell < cells.end:
-            source.counts.events_in += 1
+            source.counts.note_in()
             self._pass_on(message, source, cells, effects)
             return
         point = self._point_of(message, source, effects)
@@ -119,7 +127,7 @@ class Router:
         except Exception:  # of one of them: whoever looks at each says which
             return None
         if columns is not None:
-            source.counts.events_in += len(messages)
+            source.counts.note_in(len(messages))
         return columns
 
     def _columns(
@@ -142,7 +150,7 @@ class Router:
 
     def _point_of(self, message: Publish, source: Link, effects: list[Effect]) -> list[int] | None:
         """The point of an event; None if the event was refused."""
-        source.counts.events_in += 1
+        source.counts.note_in()
         try:
             if source.is_client:
                 if not message.id.startswith(source.prefix):
@@ -232,16 +240,17 @@ class Router:
             wanted |= {each.name: [] for each in self._forwarding.brokers()}
         if not source.is_client:
             wanted.pop(source.name, None)
-            source.counts.false_positives += not wanted
+            if not wanted:
+                source.counts.note_false_positive()
         for name, ids in wanted.items():
             target = self._links[name]
             is_held = not target.is_met and self._settings.holds_events and not target.is_client
             if not (target.is_met or is_held) or (
                 target.behind is not None and not _is_read_in(target.behind, message.event)
             ):
-                target.counts.events_lost += 1
+                target.counts.note_lost()
                 continue
-            target.counts.events_out += 1
+            target.counts.note_out()
             if target.is_client:
                 ids.sort()
                 effects.append(Deliver(name, message, tuple(ids)))

@@ -206,7 +206,7 @@ class ClientConnection(Connection, ClientEndpoint):
             other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
         self.name = message.name
-        driver.endpoints[self.name] = self
+        driver.connect(self.name, self)
         self.node.client_connected(self)
         driver.take(LinkUp(driver.next_session(), is_client=True), self.name)
         driver.take(message, self.name)
@@ -260,7 +260,7 @@ class NeighbourConnection(Connection):
                 raise PeerError(f"{name!r} is connected already: one side of a link dials")
             other.close(f"another connection came as {name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
-        driver.endpoints[name] = self
+        driver.connect(name, self)
         driver.take(LinkUp(driver.next_session()), name)
         store, received = driver.received_up_to.get(name, ("", 0))
         resume = wire.Resume(driver.store.identity, store, received)
@@ -314,7 +314,7 @@ class NeighbourConnection(Connection):
     def _resume(self, message: wire.Resume) -> None:
         driver = self.node.driver
         if driver.received_up_to.get(self.name, ("", 0))[0] != message.store:
-            driver.received_up_to[self.name] = message.store, 0
+            driver.note_received(self.name, message.store, 0)
         self._store = message.store
         outgoing = self.outgoing
 
@@ -340,7 +340,7 @@ class NeighbourConnection(Connection):
             if outcome is Outcome.REFUSED:
                 self.waits_for_space = True
             if not self.waits_for_space:
-                driver.received_up_to[self.name] = self._store, each.number
+                driver.note_received(self.name, self._store, each.number)
         return Outcome.KEPT in outcomes
 
     def ended(self) -> None:

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from enum import Enum
 
 from thatch.broker import Broker
-from thatch.broker.broker import OPERATOR
 from thatch.node.outgoing import Gate
 from thatch.node.store import Store
 from thatch.node.stream import Limits, Stream
 from thatch.protocol.codec import encode
 from thatch.protocol.messages import (
+    OPERATOR,
     Deliver,
     Effect,
     LinkDown,
@@ -196,6 +196,14 @@ class Driver:
         return isinstance(effect, Send | Deliver) and self.broker.links[effect.link].is_durable
 
     # --- Links -------------------------------------------------------------------------------------------------------
+
+    def connect(self, link: str, endpoint: Endpoint) -> None:
+        """A link leads there from now on."""
+        self.endpoints[link] = endpoint
+
+    def note_received(self, link: str, store: str, number: int) -> None:
+        """All events that a store behind a link has numbered up to this one have come."""
+        self.received_up_to[link] = store, number
 
     def gone(self, link: str, endpoint: Endpoint, forget: bool = False) -> None:
         """What a link led to has gone, unless another one has taken its place."""

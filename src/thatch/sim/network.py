@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.broker import Broker, ClientState, Settings
-from thatch.broker.broker import OPERATOR
 from thatch.errors import CallerError
 from thatch.protocol import codec
 from thatch.protocol.messages import (
+    OPERATOR,
     Deliver,
     Effect,
     Extend,
