@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
 import pytest
 from architecture import SOURCE
@@ -14,16 +13,16 @@ BROKER_LINES_MAX, METHODS_MAX = 400, 30
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def trees(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(folder.rglob("*.py")):
-        yield path, ast.parse(path.read_text())
+@cache
+def trees() -> dict[str, ast.Module]:
+    """By the path of each file in the source."""
+    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
 
-def large_classes(source: Path) -> list[str]:
-    """Classes of the broker with too many methods, properties among them."""
+def large_classes(path: str, tree: ast.Module) -> list[str]:
+    """Classes with too many methods, properties among them."""
     return [
-        f"{path.name}: {node.name} has {count} methods"
-        for path, tree in trees(source / "broker")
+        f"{path}: {node.name} has {count} methods"
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and (count := sum(isinstance(each, FUNCTIONS) and not _is_overload(each) for each in node.body)) > METHODS_MAX
@@ -34,31 +33,26 @@ def _is_overload(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(each, ast.Name) and each.id == "overload" for each in function.decorator_list)
 
 
-def own_attributes(source: Path) -> set[str]:
+@cache
+def own_attributes() -> set[str]:
     """What our classes call their attributes: assigned to `self`, or declared in the body of the class."""
     found = set()
-    for _, tree in trees(source):
+    for tree in trees().values():
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                found |= {
-                    each.target.id
-                    for each in node.body
-                    if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-                }
+            for each in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+                    found.add(each.target.id)
             found |= {target.attr for target in _targets(node) if _is_self(target.value)}
     return found
 
 
-def assigned_from_outside(source: Path) -> list[str]:
-    """Where the broker or the node assigns, deletes or fills an attribute of ours other than by `self`."""
-    own = own_attributes(source)
+def assigned_from_outside(path: str, tree: ast.Module) -> list[str]:
+    """Where a file assigns, deletes or fills an attribute of a class of ours other than by `self`."""
     return [
-        f"{path.name}:{target.lineno}: {ast.unparse(target)}"
-        for package in ("broker", "node")
-        for path, tree in trees(source / package)
+        f"{path}:{target.lineno}: {ast.unparse(target)}"
         for node in ast.walk(tree)
         for target in _targets(node)
-        if target.attr in own and not _is_self(target.value)
+        if target.attr in own_attributes() and not _is_self(target.value)
     ]
 
 
@@ -91,15 +85,17 @@ def _is_self(value: ast.expr) -> bool:
 
 def test_the_broker_is_one_file_among_many() -> None:
     assert len((SOURCE / "broker" / "broker.py").read_text().splitlines()) <= BROKER_LINES_MAX
-    assert {"restore.py", "resync.py", "growth.py", "inspect.py"} <= {path.name for path, _ in trees(SOURCE / "broker")}
+    assert {f"broker/{name}.py" for name in ("restore", "resync", "growth", "inspect")} <= trees().keys()
 
 
 def test_no_class_of_the_broker_is_large() -> None:
-    assert large_classes(SOURCE) == []
+    ours = [(path, tree) for path, tree in trees().items() if path.startswith("broker/")]
+    assert [each for path, tree in ours for each in large_classes(path, tree)] == []
 
 
 def test_a_class_alone_assigns_its_attributes() -> None:
-    assert assigned_from_outside(SOURCE) == []
+    ours = [(path, tree) for path, tree in trees().items() if path.startswith(("broker/", "node/"))]
+    assert [each for path, tree in ours for each in assigned_from_outside(path, tree)] == []
 
 
 @pytest.mark.parametrize(
@@ -116,19 +112,14 @@ def test_a_class_alone_assigns_its_attributes() -> None:
         "for link.session in (1, 2): pass",
     ],
 )
-def test_an_assignment_from_outside_is_found(line: str, tmp_path: Path) -> None:
-    for package in ("broker", "node"):
-        shutil.copytree(SOURCE / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    path = tmp_path / "broker" / "settling.py"
-    path.write_text(f"{path.read_text()}\n\ndef spoil(link):\n    {line}\n")
-    (found,) = assigned_from_outside(tmp_path)
-    assert found.startswith("settling.py:")
+def test_an_assignment_from_outside_is_found(line: str) -> None:
+    text = (SOURCE / "broker" / "settling.py").read_text()
+    (found,) = assigned_from_outside("broker/settling.py", ast.parse(f"{text}\n\ndef spoil(link):\n    {line}\n"))
+    assert found.startswith("broker/settling.py:")
 
 
-def test_a_class_that_grew_is_found(tmp_path: Path) -> None:
-    shutil.copytree(SOURCE / "broker", tmp_path / "broker", ignore=shutil.ignore_patterns("__pycache__"))
-    path = tmp_path / "broker" / "broker.py"
+def test_a_class_that_grew_is_found() -> None:
+    text = (SOURCE / "broker" / "broker.py").read_text()
     more = "".join(f"    def more{at}(self) -> None: ...\n" for at in range(METHODS_MAX))
-    path.write_text(path.read_text().replace("    def _blame(", f"{more}\n    def _blame("))
-    (found,) = large_classes(tmp_path)
+    (found,) = large_classes("broker/broker.py", ast.parse(text.replace("    def _blame(", f"{more}\n    def _blame(")))
     assert "Broker has" in found

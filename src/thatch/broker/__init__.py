@@ -9,6 +9,7 @@ In reading order:
     mergers       several subscriptions forwarded as one, under ids of the link's own
     outbound      what one neighbour was sent: covered, merged, preserved
     statistics    how far from its subscriber an event parts from those of others: what pruning goes by
+    link_states   the states of a link: what each input does in each of them
     link          one neighbour: its session, what it was sent, what has settled
     pace          how fast preserved subscriptions are replaced
     forwarding    what each neighbour needs to know, and the net change to send

@@ -27,6 +27,7 @@ from thatch.broker.handling import Handling
 from thatch.broker.image import Decision
 from thatch.broker.intake import Intake
 from thatch.broker.link import Link
+from thatch.broker.link_states import INPUTS, LinkAction
 from thatch.broker.outbound import OutboundTable
 from thatch.broker.policy import Settings
 from thatch.broker.restore import LiveRecords, image_of
@@ -166,7 +167,7 @@ class Broker:
         if link == OPERATOR:
             if not isinstance(message, Extend | Tick | Persisted | Retune):
                 raise CallerError(f"an operator has no {type(message).__name__}: it comes over a link")
-        elif link not in self._links and not isinstance(message, LinkUp):
+        elif self._is_ignored(message, link):
             return []
         numbered = message if isinstance(message, Sequenced) and link != OPERATOR else None
         try:
@@ -202,6 +203,13 @@ class Broker:
                 found.append([*self._handling.take_effects(), error])
         return found
 
+    def _is_ignored(self, message: Message, link: str) -> bool:
+        """Whether a message comes over an unknown link, or in a state in which it means nothing."""
+        source, input = self._links.get(link), INPUTS.get(type(message))
+        if source is None:
+            return not isinstance(message, LinkUp)
+        return input is not None and source.action(input) is LinkAction.IGNORE
+
     def _blame(self, message: Message, link: str, error: ThatchError) -> None:
         """A client's mistake is refused; one of a neighbour, or of the protocol, ends the session; the driver's own is
         raised."""
@@ -213,7 +221,7 @@ class Broker:
         close = isinstance(error, PeerError) or not source.is_client
         self._handling.reject(link, refused, close)
         if close:
-            source.disconnect()
+            source.hang_up()
 
     def _retune(self, message: Retune, link: str) -> None:
         settings = message.settings

@@ -1,11 +1,8 @@
 """One neighbour of a broker: its session, what it was sent, and what has settled.
 
-    down --LinkUp--> greeting --Hello--> met --Digest--> synced
-      ^-------------------LinkDown-----------------------/
-
-What a neighbour should hold is kept up to date while its link is down. When the link is back, the neighbour says what
-it holds (`Digest`), what differs is sent again, and from then on every change as it happens. The two directions of a
-link are synced independently.
+Its states are in link_states.py. What a neighbour should hold is kept up to date while its link is down. When the link
+is back, the neighbour says what it holds (`Digest`), what differs is sent again, and from then on every change as it
+happens.
 
 Settling. Everything sent over a link gets a number that only rises (`sent_total`), over all sessions. The neighbour
 answers with the last one that has settled on its side. What came over link K has settled here when every *other* link
@@ -20,6 +17,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from thatch.broker.link_states import STEPS, LinkAction, LinkInput, LinkState
 from thatch.broker.outbound import OutboundTables
 from thatch.broker.policy import Policy
 from thatch.errors import PeerError
@@ -86,7 +84,8 @@ class Link:
         """`owner`: the broker that has this link."""
         self.name, self.is_client, self.policy = name, is_client, policy
         self.prefix = event_prefix(name)  # of the ids of a client's events
-        self.is_up = self.is_met = self.is_synced = False
+        self.state = LinkState.DOWN
+        self.is_up = self.is_met = self.is_synced = False  # follow from the state: events ask for them
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
         self.members: tuple[str, ...] = ()  # brokers behind it
@@ -107,15 +106,35 @@ class Link:
 
     # --- Its session --------------------------------------------------------------------------------------------------
 
+    def action(self, input: LinkInput) -> LinkAction:
+        """What an input does in the present state."""
+        return STEPS[self.state][input].action
+
+    def _step(self, input: LinkInput, action: LinkAction) -> None:
+        """To the state that follows an input, with the action that its caller is about."""
+        step = STEPS[self.state][input]
+        assert step.action is action, f"{input.value} in state {self.state.value}: {step.action}, not {action}"
+        self.state = step.next
+        self.is_up = self.state is not LinkState.DOWN
+        self.is_synced = self.state is LinkState.SYNCED
+        self.is_met = self.is_synced or self.state is LinkState.MET
+
     def connect(self, session: int) -> None:
         """The link is up: a session begins."""
-        self.is_up, self.is_met, self.is_synced, self.agrees = True, False, False, False
+        self._step(LinkInput.LINK_UP, LinkAction.CONNECT)
+        self.agrees = False
         self.session, self.sent_count, self._synced_at = session, 0, 0
         self.peer_session = self.last_seq_received = 0
         self.waiting.clear()
 
     def disconnect(self) -> None:
-        self.is_up = self.is_met = self.is_synced = False
+        """The link is down: the session has ended."""
+        self._step(LinkInput.LINK_DOWN, LinkAction.END)
+        self.waiting.clear()
+
+    def hang_up(self) -> None:
+        """The peer broke a rule: the session ends from here."""
+        self._step(LinkInput.FAULT, LinkAction.HANG_UP)
         self.waiting.clear()
 
     def note_greeting(self, hello: Hello) -> None:
@@ -125,15 +144,13 @@ class Link:
     def meet(self, session: int, agrees: bool, behind: Space | None) -> None:
         """The peer has greeted, in a session of its own; it `agrees` on the partition into cells, and may be `behind`
         our space."""
-        self.is_met = True
+        self._step(LinkInput.HELLO, LinkAction.MEET)
         self.peer_session, self.last_seq_received = session, seq_of(session, 0)
         self.agrees, self.behind = agrees, behind
 
     def takes(self, message: Sequenced) -> bool:
         """Whether a message is the next one of the peer's session; one that came before is ignored."""
-        if not self.is_met or session_of(message.seq) != self.peer_session:
-            return False
-        if message.seq <= self.last_seq_received:
+        if session_of(message.seq) != self.peer_session or message.seq <= self.last_seq_received:
             return False
         if message.seq > self.last_seq_received + 1:
             raise PeerError(
@@ -182,7 +199,8 @@ class Link:
     def sync(self) -> int:
         """All that differed has been sent. The seq of the `Synced` that says so: what settles it settles all that came
         before it, also while the link was down."""
-        self.is_synced, self.behind, self._has_unsent = True, None, False
+        self._step(LinkInput.DIGEST, LinkAction.SYNC)
+        self.behind, self._has_unsent = None, False
         for table in self.outbound:
             table.mark_synced()
         seq = self.next_seq()

@@ -13,6 +13,7 @@ from thatch.broker.growth import Growth
 from thatch.broker.handling import Handling
 from thatch.broker.intake import Intake
 from thatch.broker.link import Link
+from thatch.broker.link_states import LinkAction, LinkInput
 from thatch.broker.tables import Entry
 from thatch.errors import CallerError, PeerError
 from thatch.protocol.digest import bucket_of, differing, digest, digest_size
@@ -37,7 +38,7 @@ class Resync:
     def answer(self, message: Digest, name: str) -> None:
         """Send a neighbour what it does not hold, and what to hold no longer."""
         link = self._links[name]
-        if link.is_client or link.is_synced:
+        if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.SYNC:
             raise PeerError(f"{name!r} sent a digest that was not asked for")
         self._handling.send(name, Extend(link.next_seq(), self._growth.text, self._growth.is_open))
         theirs = message.subscriptions, message.advertisements

@@ -279,7 +279,7 @@ def _rejection(message: Publish, source: Link, error: ThatchError) -> Reject:
     reason = str(error)
     short = reason if len(reason) <= REASON_MAX else f"{reason[:REASON_MAX]}…"
     if not source.is_client:
-        source.disconnect()
+        source.hang_up()
     return Reject(source.name, Refused(0, message.id, short), close=not source.is_client)
 
 

@@ -8,6 +8,7 @@ from thatch.broker.growth import Growth
 from thatch.broker.handling import Handling
 from thatch.broker.intake import Intake
 from thatch.broker.link import Link
+from thatch.broker.link_states import LinkAction, LinkInput
 from thatch.broker.resync import Resync
 from thatch.broker.settling import Settling
 from thatch.errors import CallerError, PeerError
@@ -59,12 +60,12 @@ class Sessions:
 
     def hello(self, message: Hello, name: str) -> None:
         link = self._links[name]
-        if not link.is_up or message.session < link.peer_session:
+        if message.session < link.peer_session:  # from before a cut
             return
         space = self._checked_space(message, link)
         if not link.is_client and self._closes_cycle(message, link):
             return
-        if not link.is_met:
+        if link.action(LinkInput.HELLO) is LinkAction.MEET:
             agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
             behind = None if link.is_client or space.extends(self._growth.space) else space
             link.meet(message.session, agrees, behind)
@@ -121,7 +122,7 @@ class Sessions:
             reached = f"by link {rivals[0].name!r}" if rivals else "here"
             reason = f"broker {name!r} is reached {reached} already: link {younger.name!r} would close a cycle"
             self._handling.reject(younger.name, Refused(0, "", reason), close=True)
-            younger.disconnect()
+            younger.hang_up()
             self._forget(younger.name)
             return younger is link
         return False

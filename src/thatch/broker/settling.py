@@ -53,6 +53,4 @@ class Settling:
         self.spread(link, Flush)
 
     def settle(self, message: Settled, link: str) -> None:
-        source = self._links[link]
-        if source.is_met:
-            source.settle(message.seq)
+        self._links[link].settle(message.seq)
