@@ -26,7 +26,6 @@ from helpers.overlays import (
 from thatch.broker import Policy, Settings, plan_unsubscription, similarity
 from thatch.broker.inspect import why_sent
 from thatch.broker.outbound import OutboundTable
-from thatch.cover import ActiveSet
 from thatch.errors import CallerError
 from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import OPERATOR, Put, Reject, Retune, Subscribe, Unsubscribe
@@ -391,7 +390,6 @@ def test_a_preserved_one_that_another_takes_back_while_it_is_replaced_ends() -> 
     for id, where in wheres.items():
         table.offer(id, where, SPACE.where(where))
     assert table.preserve("first", {}, 0) and table.preserve("second", {}, 0)
-    assert isinstance(table.active_set, ActiveSet)
     table.wheres["low"] = "x < 9"
     table.active_set.subscribe("low", SPACE.where("x < 9"), check=False)  # as with `covered_share_min`
     assert table.replace_preserved(5, is_idle=True) == 1 and table.preserved == {}

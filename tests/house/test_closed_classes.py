@@ -98,6 +98,20 @@ def test_a_class_alone_assigns_its_attributes() -> None:
     assert [each for path, tree in ours for each in assigned_from_outside(path, tree)] == []
 
 
+def test_nobody_asks_which_kind_of_cover_set_it_has() -> None:
+    """What they share is in `CoverSet`."""
+    kinds = {"ActiveSet", "RelationGraph"}
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("isinstance", "type")
+            ):
+                named = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+                assert not named & kinds, f"{path}:{node.lineno}"
+
+
 @pytest.mark.parametrize(
     "line",
     [

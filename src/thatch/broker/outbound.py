@@ -26,7 +26,7 @@ from typing import NamedTuple
 from thatch.broker.image import Decision
 from thatch.broker.mergers import Mergers
 from thatch.broker.policy import Policy, Worth
-from thatch.cover import ActiveSet, Change
+from thatch.cover import Change, CoverSet
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, alias, merger_prefix
 from thatch.region.region import Region
 from thatch.space.space import Space
@@ -47,7 +47,7 @@ class OutboundTable:
 
     def __init__(self, space: Space, policy: Policy, merged_as: str | None = None) -> None:
         """`merged_as`: how ids of mergers begin; None: nothing is merged."""
-        self.active_set = policy.new_active_set(space)
+        self.active_set: CoverSet = policy.new_active_set(space)
         self.wheres: dict[str, str] = {}  # of all that was offered, forwarded or held back
         self.sent: dict[str, str] = {}  # what the neighbour holds, as far as it was sent
         self.aliases: dict[str, tuple[str, ...]] = {}  # the ids that an id is offered under, where it is not one
@@ -92,7 +92,7 @@ class OutboundTable:
         certificates = {id: known[id].certificate for id in offers if id in same and known[id].certificate is not None}
         active = same - certificates.keys()
         taken = {id: names for id, names in certificates.items() if names is not None and active.issuperset(names)}
-        if isinstance(self.active_set, ActiveSet) and active and not self.wheres:
+        if self.active_set.keeps_certificates and active and not self.wheres:
             loaded = {id: region for id, (_, region) in offers.items() if id in active or id in taken}
             self.active_set.load(loaded, taken)
             self.wheres = {id: offers[id][0] for id in loaded}
@@ -120,14 +120,10 @@ class OutboundTable:
         self._changed.update(dict.fromkeys([*gone, *new]))
 
     def _subscribe(self, id: str, region: Region) -> Change:
-        if isinstance(self.active_set, ActiveSet):
-            check = self._worth.next()
-            change = self.active_set.subscribe(id, region, check, witness=False)
-            if not check:
-                return change
-        else:
-            change = self.active_set.subscribe(id, region)
-        self._worth.saw(not change.forward)
+        check = self._worth.next()
+        change = self.active_set.subscribe(id, region, check, witness=False)
+        if check:
+            self._worth.saw(not change.forward)
         return change
 
     def _note(self, change: Change) -> None:
@@ -137,8 +133,9 @@ class OutboundTable:
     # --- Preserved ---------------------------------------------------------------------------------------------------
 
     def may_hold_back(self, id: str, more_than: float) -> bool:
-        """Whether a subscription with hops left may be preserved meanwhile. Relation graphs forward all or none."""
-        return isinstance(self.active_set, ActiveSet) and len(self.active_set.dependents(id)) > more_than
+        """Whether a subscription with hops left may be preserved meanwhile. Not in a set that forwards
+        all or none."""
+        return self.active_set.is_gradual and len(self.active_set.dependents(id)) > more_than
 
     def preserve(self, id: str, hops_left: Prune, at_once: float) -> bool:
         """What was offered under an id leaves, but stays forwarded for the subscriptions that it holds back, if there
@@ -177,13 +174,13 @@ class OutboundTable:
             ):  # what was forwarded just now retracted it
                 continue
             held = len(self.active_set.dependents(id))
-            if isinstance(self.active_set, ActiveSet):
+            if self.active_set.is_gradual:
                 # Newcomers since the last time are forwarded in addition: else it never ends where many come.
                 newcomers = max(0, held - self._held_back.get(id, held)) if hops_left else 0
                 self._note(self.active_set.release(id, most - done + newcomers))
                 done += min(held - newcomers, most - done)
                 self._held_back[id] = len(self.active_set.dependents(id))
-            elif held <= most - done:  # of a relation graph, all or none
+            elif held <= most - done:  # all or none
                 self._end(id)
                 done += held
             if done >= most:
@@ -213,8 +210,7 @@ class OutboundTable:
         hops_left = self.preserved[id]
         self._drop_mark(id)
         self.wheres[aside], region = self.wheres[id], self.active_set.region(id)
-        self._note(self.active_set.subscribe(aside, region, check=False) if isinstance(self.active_set, ActiveSet)
-                   else self.active_set.subscribe(aside, region))  # fmt: skip
+        self._note(self.active_set.subscribe(aside, region, check=False))
         self.preserved[aside] = hops_left
         self._held_back[aside] = len(self.active_set.dependents(aside))
         self._unsaved[aside] = self._changed[aside] = None
@@ -284,8 +280,8 @@ class OutboundTable:
         return id if self._mergers is None else self._mergers.id_of(id)
 
     def decisions(self) -> dict[str, Decision]:
-        """What was decided about each id; nothing of a relation graph, which decides again."""
-        if not isinstance(self.active_set, ActiveSet):
+        """What was decided about each id; nothing where it would be decided again."""
+        if not self.active_set.keeps_certificates:
             return {}
         certificates = self.active_set.passive
         return {id: Decision(where, certificates.get(id)) for id, where in self.wheres.items()}
