@@ -50,7 +50,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from benchmarks import RESULTS, report
-from thatch.broker import Policy, Settings
+from thatch.broker import Policy, Settings, similarity
 from thatch.broker.dryrun import carried
 from thatch.protocol.messages import Deliver, Publish
 from thatch.sim.costs import congestion as congestion_costs
@@ -256,7 +256,7 @@ class Experiment:
                     shared |= region.contains_points(points)
             real = float(shared.mean())
             id = f"{home}/at {home}/{root.id}"
-            estimates = broker.similarity(id, hops, net.network.now)
+            estimates = similarity(broker, id, hops, net.network.now)
             if estimates:
                 seen.append(real)
                 differences.append(abs(float(np.mean(list(estimates.values()))) - real))

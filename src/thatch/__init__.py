@@ -50,7 +50,7 @@ from thatch.region.region import Region
 from thatch.space.space import Space
 
 if TYPE_CHECKING:
-    from thatch.cover.active_set import Change
+    from thatch.cover.cover_set import Change
     from thatch.cover.covers import covers
     from thatch.cover.verdict import Covered, Likely, Uncovered, Unproven, Verdict
     from thatch.local.audit import audit

@@ -13,10 +13,10 @@ from helpers.broker_bench import KINDS, MORE_KINDS, SESSION, SPACE, Bench, is_se
 from helpers.strategies import examples
 from thatch import Space
 from thatch.broker import Settings
-from thatch.broker.broker import OPERATOR
 from thatch.errors import CallerError
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.protocol.messages import (
+    OPERATOR,
     Accepted,
     Advertise,
     Deliver,

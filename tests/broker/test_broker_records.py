@@ -21,11 +21,11 @@ from helpers.broker_bench import (
 )
 from thatch import Space
 from thatch.broker import Broker, Policy, Settings
-from thatch.broker.broker import OPERATOR
 from thatch.errors import CallerError
 from thatch.protocol.digest import digest
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.protocol.messages import (
+    OPERATOR,
     Accepted,
     Advertise,
     Deliver,

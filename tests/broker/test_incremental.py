@@ -23,14 +23,12 @@ from helpers.overlays import (
     subscribed,
     wide_on_a_chain,
 )
-from thatch.broker import Policy, Settings, plan_unsubscription
-from thatch.broker.broker import OPERATOR
+from thatch.broker import Policy, Settings, plan_unsubscription, similarity
 from thatch.broker.inspect import why_sent
 from thatch.broker.outbound import OutboundTable
-from thatch.cover import ActiveSet
 from thatch.errors import CallerError
 from thatch.protocol.ids import SUBSCRIPTIONS
-from thatch.protocol.messages import Put, Reject, Retune, Subscribe, Unsubscribe
+from thatch.protocol.messages import OPERATOR, Put, Reject, Retune, Subscribe, Unsubscribe
 from thatch.sim import dryrun
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import chain, congestion, path
@@ -392,7 +390,6 @@ def test_a_preserved_one_that_another_takes_back_while_it_is_replaced_ends() -> 
     for id, where in wheres.items():
         table.offer(id, where, SPACE.where(where))
     assert table.preserve("first", {}, 0) and table.preserve("second", {}, 0)
-    assert isinstance(table.active_set, ActiveSet)
     table.wheres["low"] = "x < 9"
     table.active_set.subscribe("low", SPACE.where("x < 9"), check=False)  # as with `covered_share_min`
     assert table.replace_preserved(5, is_idle=True) == 1 and table.preserved == {}
@@ -484,7 +481,7 @@ def test_property_3_similarity_grows_toward_the_publisher() -> None:
         for hops in range(len(way)):
             joined = [id for id in regions if id != root and ways[id] & set(way[: hops + 1])]
             real = sum(any(regions[id].contains(event) for id in joined) for event in wanted) / len(wanted)
-            (seen_here,) = broker.similarity(own, hops, net.network.now).values()  # one advertisement covers the others
+            (seen_here,) = similarity(broker, own, hops, net.network.now).values()  # one advertisement covers all
             assert seen_here == pytest.approx(real, abs=1e-9)
             phis.append(real)
         assert phis == sorted(phis)

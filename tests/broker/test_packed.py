@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from helpers.overlays import SPACE, forwarded, left, overlay, sent_to, subscribed
 from helpers.strategies import examples
 from thatch.broker import Policy, Settings
-from thatch.cover import ActiveSet, RelationGraph
+from thatch.cover import ActiveSet, CoverSet, RelationGraph
 from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import chain
@@ -71,7 +71,7 @@ def test_an_exchange_sends_what_one_by_one_sends(kind: str, held: list[Any], new
     """For covering by one, the same members are active; for a union, whatever is passive has a certificate that holds
     (`check_invariants` verifies each), and what is forwarded and withdrawn leads from the one set to the other."""
 
-    def empty() -> ActiveSet | RelationGraph:
+    def empty() -> CoverSet:
         if kind in ("traditional", "simplified"):
             return RelationGraph(SPACE, kind)
         return ActiveSet(SPACE, kind.split()[0], "retracting" in kind)

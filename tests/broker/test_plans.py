@@ -8,9 +8,8 @@ import pytest
 
 from helpers.overlays import CALM, SPACE, left, published, wide_on_a_chain
 from thatch.broker import Broker, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
-from thatch.broker.broker import OPERATOR
 from thatch.errors import CallerError
-from thatch.protocol.messages import Retune
+from thatch.protocol.messages import OPERATOR, Retune
 from thatch.sim import dryrun
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import eleven

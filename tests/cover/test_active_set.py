@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
@@ -23,7 +21,8 @@ from helpers.cover_oracles import (
 from helpers.strategies import examples, soaked
 from thatch import Space
 from thatch.cover import Covered, Uncovered
-from thatch.cover.active_set import ActiveSet, Change
+from thatch.cover.active_set import ActiveSet
+from thatch.cover.cover_set import Change
 from thatch.errors import CallerError
 from thatch.region.region import Region
 
@@ -259,18 +258,6 @@ def test_only_those_named_are_rechecked() -> None:
     assert 1 <= active_set.rechecks <= 5
 
 
-def test_an_empty_region_is_passive_and_proves_nothing() -> None:
-    space = ints(10)
-    for retract in (False, True):
-        active_set = ActiveSet(space, retract=retract)
-        assert active_set.subscribe("none", Region.nothing(space)) == Change([], [], Covered(()))
-        assert active_set.active == [] and active_set.passive == {"none": ()}
-        active_set.subscribe("all", Region.everything(space))
-        assert active_set.unsubscribe("all").forward == []
-        assert active_set.unsubscribe("none") == Change()
-        active_set.check_invariants()
-
-
 def test_without_covering_everything_is_active() -> None:
     space = ints(10)
     active_set = ActiveSet(space, cover=None)
@@ -300,30 +287,6 @@ def test_a_verdict_of_one_that_takes_others_back() -> None:
     change = active_set.subscribe("w", Region.everything(space))
     assert sorted(change.withdraw) == ["a", "b"]
     assert isinstance(change.verdict, Uncovered) and 5 <= change.verdict.witness[0] < 95
-
-
-@pytest.mark.parametrize("cover", [*COVERS, None])
-def test_errors_change_nothing(cover: str | None) -> None:
-    space = ints(10)
-    active_set = ActiveSet(space, cover=cover)
-    active_set.subscribe("a", space.where("a0 < 5"))
-    active_set.subscribe("p", space.where("a0 < 3"))
-
-    def refused(action: Callable[[], Any], what: str) -> None:
-        before = active_set.active, active_set.passive, len(active_set)
-        with pytest.raises(CallerError, match=what):
-            action()
-        assert (active_set.active, active_set.passive, len(active_set)) == before
-        active_set.check_invariants()
-
-    for id in ("a", "p"):
-        refused(partial(active_set.subscribe, id, space.where("a0 = 9")), id)
-    for action in (active_set.unsubscribe, active_set.region):
-        refused(partial(action, "nobody"), "nobody")
-    other = ints(11).where("a0 = 9")
-    refused(lambda: active_set.subscribe("other", other), "different spaces")
-    assert "other" not in active_set
-    assert active_set.subscribe("other", space.where("a0 = 9")).forward == ["other"]
 
 
 def test_an_unknown_engine_is_refused_by_name() -> None:

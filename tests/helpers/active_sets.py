@@ -19,7 +19,8 @@ from helpers.cover_oracles import (
 )
 from thatch import Space
 from thatch.cover import ENGINES, Covered, verify
-from thatch.cover.active_set import ActiveSet, Change
+from thatch.cover.active_set import ActiveSet
+from thatch.cover.cover_set import Change
 from thatch.region.region import Region
 
 SEED = 20240229

@@ -120,9 +120,9 @@ def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.M
 @pytest.mark.long
 def test_an_event_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that says settled at once, while others on the way do not know yet."""
-    from thatch.broker.broker import Broker
+    from thatch.broker.settling import Settling
 
-    monkeypatch.setattr(Broker, "_unsettled", lambda self, but: {})
+    monkeypatch.setattr(Settling, "unsettled", lambda self, but: {})
     with pytest.raises(Failed, match="never came to"):
         for seed in range(40):
             script = draw(seed)

@@ -6,13 +6,22 @@ In reading order:
     policy        how a broker forwards: settings of one mechanism
     tables        what came over links: entries, and an index over all of them
     image         what a broker has worked out, kept for its next start
+    mergers       several subscriptions forwarded as one, under ids of the link's own
     outbound      what one neighbour was sent: covered, merged, preserved
     statistics    how far from its subscriber an event parts from those of others: what pruning goes by
+    link_states   the states of a link: what each input does in each of them
     link          one neighbour: its session, what it was sent, what has settled
-    forwarding    what each neighbour needs to know, and the net change to send
     pace          how fast preserved subscriptions are replaced
+    forwarding    what each neighbour needs to know, and the net change to send
     router        the way of events: what may be published, and where it goes
-    broker        `Broker.handle`: a message in, effects out
+    handling      what the present message has brought about: effects and records
+    settling      what waits for others to settle, and the answers to it
+    growth        the space, what clauses mean in it, and how it grows
+    intake        subscriptions and advertisements come, change and leave
+    resync        a peer says what it holds, and is sent what differs
+    sessions      links come up, greet, are met, go down
+    restore       a broker as it was, from its records
+    broker        `Broker.handle`: messages in, effects out
     inspect       why something was forwarded, or was not
     dryrun        plans before acts: what would be sent, found out on a copy
     client_state  a client: what it wants at one broker, or at two while it moves
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
     from thatch.broker.cells import Cells
     from thatch.broker.client_state import ClientState
     from thatch.broker.dryrun import Plan, plan_policy, plan_subscription, plan_unsubscription
-    from thatch.broker.inspect import why_forwarded, why_sent
+    from thatch.broker.inspect import similarity, why_forwarded, why_sent
     from thatch.broker.policy import Policy, Settings
 
 __all__ = [
@@ -39,6 +48,7 @@ __all__ = [
     "plan_policy",
     "plan_subscription",
     "plan_unsubscription",
+    "similarity",
     "why_forwarded",
     "why_sent",
 ]
@@ -52,6 +62,7 @@ _MODULES = {
     "plan_policy": "dryrun",
     "plan_subscription": "dryrun",
     "plan_unsubscription": "dryrun",
+    "similarity": "inspect",
     "why_forwarded": "inspect",
     "why_sent": "inspect",
 }

@@ -66,6 +66,49 @@ class Home:
     def current(self, key: Key) -> Held:
         return (self.wheres[key], self.expires.get(key)) if key in self.wheres else None
 
+    def connect(self, session: int) -> None:
+        self.before.clear()
+        self.session, self.is_up, self.is_synced, self.count, self.settled = session, True, False, 0, 0
+        self.peer_session = 0
+
+    def disconnect(self) -> None:
+        self.is_up = self.is_synced = False
+
+    def meet(self, session: int) -> None:
+        """The broker has greeted, in a session of its own."""
+        self.peer_session = session
+
+    def sync(self) -> int:
+        """All that differs is sent now. The seq of the message that does."""
+        self.is_synced = True
+        seq = self.next_seq()
+        self.changed_at = dict.fromkeys([*self.changed_at, *self.wheres], seq)
+        self.flushed_at = seq
+        return seq
+
+    def flush(self) -> int:
+        self.flushed_at = self.next_seq()
+        return self.flushed_at
+
+    def settle(self, seq: int) -> None:
+        self.settled = max(self.settled, seq)
+        while self.changed_at:
+            first = next(iter(self.changed_at))
+            if self.changed_at[first] > self.settled:
+                break
+            del self.changed_at[first]
+
+    def hold(self, key: Key, where: str, expires: float | None) -> None:
+        self.wheres[key] = where
+        self.expires.pop(key, None)
+        if expires is not None:
+            self.expires[key] = expires
+
+    def drop(self, key: Key) -> bool:
+        """Whether it was there."""
+        self.expires.pop(key, None)
+        return self.wheres.pop(key, None) is not None
+
     def next_seq(self) -> int:
         self.count += 1
         return seq_of(self.session, self.count)
@@ -74,12 +117,25 @@ class Home:
         self.changed_at.pop(key, None)  # the last change comes last
         self.changed_at[key] = seq
 
-    def forget_settled(self) -> None:
-        while self.changed_at:
-            first = next(iter(self.changed_at))
-            if self.changed_at[first] > self.settled:
-                break
-            del self.changed_at[first]
+    def note_sent(self, key: Key, seq: int, held: Held) -> None:
+        """A change is sent; until it is accepted, the broker may hold what it held before."""
+        self.note_change(key, seq)
+        self.before[seq] = key, held
+
+    def take_back(self, message: Refused) -> None:
+        """The broker refused a change, and holds what it held before."""
+        key, held = self.before.pop(message.seq, ((message.table, message.id), None))
+        if not message.seq or key != (message.table, message.id):
+            return
+        for seq, (other, _) in self.before.items():
+            if other == key and seq > message.seq:  # said since: it stands, unless it is refused too
+                self.before[seq] = key, held
+                return
+        if held is None:
+            self.drop(key)
+            self.changed_at.pop(key, None)
+        else:
+            self.hold(key, *held)
 
 
 class RecentIds:
@@ -113,14 +169,11 @@ class ClientState:
     def connect(self, broker: str, session: int) -> list[Send]:
         home = self.homes.setdefault(broker, Home())
         self._life = self._life or session
-        home.before.clear()
-        home.session, home.is_up, home.is_synced, home.count, home.settled = session, True, False, 0, 0
-        home.peer_session = 0
+        home.connect(session)
         return [Send(broker, Hello(self.name, session, self.space.to_json(), is_client=True))]
 
     def disconnect(self, broker: str) -> None:
-        home = self.homes[broker]
-        home.is_up = home.is_synced = False
+        self.homes[broker].disconnect()
 
     # --- What a program asks for: what to send ----------------------------------------------------------------------
 
@@ -136,7 +189,7 @@ class ClientState:
         if key not in home.wheres:
             raise CallerError(f"no subscription {shown(id)} to replace")
         held = home.current(key)
-        home.wheres[key] = where
+        home.hold(key, where, home.expires.get(key))
         return self._changed(broker, key, held, lambda seq: Replace(seq, id, where))
 
     def unsubscribe(self, broker: str, id: str) -> list[Send]:
@@ -157,8 +210,7 @@ class ClientState:
         home = self.homes[broker]
         if not home.is_synced:
             return []  # `Synced` does it
-        home.flushed_at = home.next_seq()
-        return [Send(broker, Flush(home.flushed_at))]
+        return [Send(broker, Flush(home.flush()))]
 
     def is_flushed(self, broker: str) -> bool:
         home = self.homes[broker]
@@ -173,17 +225,13 @@ class ClientState:
         home = self.homes[broker]
         key = table, id
         held = home.current(key)
-        home.wheres[key] = where
-        home.expires.pop(key, None)
-        if expires is not None:
-            home.expires[key] = expires = float(expires)
+        expires = None if expires is None else float(expires)
+        home.hold(key, where, expires)
         return self._changed(broker, key, held, lambda seq: kind(seq, id, where, expires))
 
     def _drop(self, broker: str, key: Key, message: Any) -> list[Send]:
-        home = self.homes[broker]
-        if home.wheres.pop(key, None) is None:
+        if not self.homes[broker].drop(key):
             raise CallerError(f"no {ENTRY_NAMES[key[0]]} {shown(key[1])} at broker {broker!r}")
-        home.expires.pop(key, None)
         return self._changed(broker, key, None, message)
 
     def _changed(self, broker: str, key: Key, held: Held, message: Any) -> list[Send]:
@@ -192,26 +240,29 @@ class ClientState:
             home.note_change(key, 0)  # sent when it is
             return []
         seq = home.next_seq()
-        home.note_change(key, seq)
-        home.before[seq] = key, held
+        home.note_sent(key, seq, held)
         return [Send(broker, message(seq))]
+
+    def adopt(self, broker: str, wheres: Mapping[str, str]) -> None:
+        """A broker has these subscriptions of ours, by id, from an earlier life."""
+        for id, where in wheres.items():
+            self.homes[broker].hold((SUBSCRIPTIONS, id), where, None)
 
     # --- What comes from a broker -----------------------------------------------------------------------------------
 
     def handle(self, message: Message, broker: str) -> list[Send]:
         home = self.homes[broker]
         if isinstance(message, Hello) and home.is_up:
-            home.peer_session = message.session
+            home.meet(message.session)
         elif isinstance(message, Digest) and session_of(message.seq) == home.peer_session and not home.is_synced:
             return self._sync(message, broker, home)
         elif isinstance(message, Settled) and session_of(message.seq) == home.session:
-            home.settled = max(home.settled, message.seq)
-            home.forget_settled()
+            home.settle(message.seq)
         elif isinstance(message, Accepted):
             home.before.pop(message.seq, None)
         elif isinstance(message, Refused):
             self.refusals.append(message)
-            self._take_back(message, home)
+            home.take_back(message)
         elif not isinstance(message, Accepted | Settled | Hello | Digest):
             raise CallerError(f"a client takes no {type(message).__name__}")
         return []
@@ -221,31 +272,8 @@ class ClientState:
         return self._seen.is_new(delivered.event.id)
 
     def _sync(self, message: Digest, broker: str, home: Home) -> list[Send]:
-        home.is_synced = True
         listings = []
         for table, theirs in ((SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)):
             own = {key[1]: (where, home.expires.get(key)) for key, where in home.wheres.items() if key[0] == table}
             listings.append(differing(own, theirs, message.size))
-        seq = home.next_seq()
-        home.changed_at = dict.fromkeys([*home.changed_at, *home.wheres], seq)
-        home.flushed_at = seq
-        return [Send(broker, Synced(seq, message.size, *listings))]
-
-    def _take_back(self, message: Refused, home: Home) -> None:
-        """A broker refused what it was sent, and holds what it held before."""
-        key, held = home.before.pop(message.seq, ((message.table, message.id), None))
-        if not message.seq or key != (message.table, message.id):
-            return
-        for seq, (other, _) in home.before.items():
-            if other == key and seq > message.seq:  # said since: it stands, unless it is refused too
-                home.before[seq] = key, held
-                return
-        if held is None:
-            home.wheres.pop(key, None)
-            home.expires.pop(key, None)
-            home.changed_at.pop(key, None)
-            return
-        home.wheres[key], expires = held
-        home.expires.pop(key, None)
-        if expires is not None:
-            home.expires[key] = expires
+        return [Send(broker, Synced(home.sync(), message.size, *listings))]

@@ -16,13 +16,25 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from thatch.broker.broker import OPERATOR, Broker
+from thatch.broker.broker import Broker
+from thatch.broker.inspect import similarity
 from thatch.broker.link import Link
 from thatch.broker.outbound import OutboundTable
 from thatch.broker.policy import Policy, Settings
 from thatch.errors import CallerError, shown
 from thatch.protocol.ids import SUBSCRIPTIONS, merger_prefix, overlay_id
-from thatch.protocol.messages import Effect, Message, Reject, Replace, Retune, Send, Sequenced, Subscribe, Unsubscribe
+from thatch.protocol.messages import (
+    OPERATOR,
+    Effect,
+    Message,
+    Reject,
+    Replace,
+    Retune,
+    Send,
+    Sequenced,
+    Subscribe,
+    Unsubscribe,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,7 @@ def plan_unsubscription(broker: Broker, link: str, id: str, now: float, settings
     own = overlay_id(broker.name, link, id) if _link(broker, link).is_client else id
     if own not in known:
         raise CallerError(f"no subscription {shown(id)} came over link {shown(link)}")
-    shares = broker.similarity(own, 0, now)
+    shares = similarity(broker, own, 0, now)
     false_positives = 1 - min(shares.values()) if shares else None
     return _planned(broker, f"removing {id!r}", Unsubscribe(0, id), link, now, settings, false_positives)
 
@@ -114,7 +126,7 @@ def plan_policy(broker: Broker, policy: Policy, links: Iterable[str] | None = No
         for id, where in present.wheres.items():
             if id not in present.preserved:
                 table.offer(id, where, present.active_set.region(id))
-        table.skip()
+        table.skip_updates()
         new, old = table.forwarded(), present.forwarded()
         sent = sum(old.get(id) != where for id, where in new.items())
         withdrawn = len(old.keys() - new.keys())

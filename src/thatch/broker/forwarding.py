@@ -23,6 +23,7 @@ from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.image import Known
 from thatch.broker.link import Link
 from thatch.broker.outbound import Prune
+from thatch.broker.pace import AT_ONCE
 from thatch.broker.policy import Settings
 from thatch.broker.statistics import Distances
 from thatch.broker.tables import Entry, ReceivedTables
@@ -38,6 +39,14 @@ class Forwarding:
         self.received = ReceivedTables(space)
         self.links: dict[str, Link] = {}
         self.cells = None if settings.cells is None else LinkCells(settings.cells.grid(space))
+
+    def retune(self, settings: Settings) -> None:
+        """Other settings of how subscriptions leave. If nothing bounds how fast, what is preserved ends now."""
+        self.settings = settings
+        for link in self.links.values():
+            link.set_policy(settings.policy_of(link.name))
+        for link in self.brokers() if not settings.replacements_per_second_max else ():
+            link.outbound.subscriptions.replace_preserved(int(AT_ONCE), is_idle=False)
 
     def brokers(self) -> Iterable[Link]:
         return (link for link in self.links.values() if not link.is_client)
@@ -56,7 +65,7 @@ class Forwarding:
         entries = self.received.table(table)
         held = entries.of_link(link).get(id)
         if held is not None and held.where == where:
-            held.expires = expires
+            held.renew(expires)
             return
         is_client = self.links[link].is_client
         if table == SUBSCRIPTIONS and self.cells is not None:
@@ -128,7 +137,7 @@ class Forwarding:
             return
         hops_left = self._hops_left(entry, link, prune)
         if link.policy.theta is None or not outbound.preserve(entry.id, hops_left, self._at_once):
-            outbound.prunes[entry.id] = hops_left
+            outbound.note_prunes({entry.id: hops_left})
 
     @property
     def _at_once(self) -> float:
@@ -185,20 +194,22 @@ class Forwarding:
         hops_left_of = {
             entry.id: self._hops_left(entry, link, prune) for entry in known if (prune := gone[entry.id]) is not None
         }
-        outbound.prunes |= hops_left_of
         if link.policy.theta is None or not any(
             not hops_left or outbound.may_hold_back(id, self._at_once - len(new))
             for id, hops_left in hops_left_of.items()
         ):
+            outbound.note_prunes(hops_left_of)
             outbound.exchange([entry.id for entry in known], new)
             return
         for id, (where, region) in new.items():  # while those that may be preserved are there: they cover them
             outbound.offer(id, where, region)
         for entry in known:
-            if entry.id in hops_left_of and outbound.preserve(entry.id, hops_left_of[entry.id], self._at_once):
-                del outbound.prunes[entry.id]
-            else:
-                outbound.offer(entry.id, None, None)
+            hops_left = hops_left_of.get(entry.id)
+            if hops_left is not None:
+                if outbound.preserve(entry.id, hops_left, self._at_once):
+                    continue
+                outbound.note_prunes({entry.id: hops_left})
+            outbound.offer(entry.id, None, None)
 
     def _is_plain(self, link: str, leaving: list[Entry], new: Iterable[str]) -> bool:
         """Whether none of the ids is known otherwise: from another link, under other ids, preserved, or before."""
@@ -279,7 +290,7 @@ class Forwarding:
         """Into a space that has grown. What a clause means may have changed, and with it whom it meets."""
         self.cells = None  # numbers of cells are of the space as it was; agreed on again by the next broker of its name
         for link in self.brokers():
-            link.agrees = False
+            link.end_agreement()
         self.received.move(space, regions)
         for link in self.brokers():
             for table in link.outbound:
@@ -291,16 +302,15 @@ class Forwarding:
         """What to send to a neighbour after a message has been handled: the net change."""
         if link.outbound.subscriptions.preserved:
             link.outbound.subscriptions.end_preserved()
-        if not link.outbound.subscriptions.changed and not link.outbound.advertisements.changed:
+        if not link.outbound.subscriptions.has_changed and not link.outbound.advertisements.has_changed:
             return []
         if not link.is_synced:
             link.mark_unsent()
             for table in link.outbound:
-                table.skip()
+                table.skip_updates()
             return []
-        advertise, unadvertise = link.outbound.advertisements.net()
-        subscribe, unsubscribe = link.outbound.subscriptions.net()
-        prunes = link.outbound.subscriptions.take_prunes()
+        advertise, unadvertise, _ = link.outbound.advertisements.take_updates()
+        subscribe, unsubscribe, prunes = link.outbound.subscriptions.take_updates()
         updates = _updates(Advertise, Advertise, Unadvertise, advertise, link)
         if link.policy.packed and unsubscribe:
             updates.append(_packed(subscribe, unsubscribe, prunes, link))
@@ -310,9 +320,8 @@ class Forwarding:
         updates += [Unadvertise(link.next_seq(), id) for id in unadvertise]
         if self.cells is not None and link.agrees:
             updates = [self._with_cells(message, self.cells) for message in updates]
-        link.counts.update_messages += len(updates)
-        link.counts.entries_sent += len(advertise) + len(subscribe)
-        link.counts.entries_withdrawn += len(unadvertise) + len(unsubscribe)
+        sent, withdrawn = len(advertise) + len(subscribe), len(unadvertise) + len(unsubscribe)
+        link.counts.note_updates(len(updates), sent, withdrawn)
         return updates
 
     def _with_cells(self, message: Message, cells: LinkCells) -> Message:
@@ -344,7 +353,7 @@ class Forwarding:
                 others = {each for id, ids in outbound.aliases.items() for each in ids if each != id}
                 assert live.keys() - others == wanted.keys()
                 if link.is_synced:
-                    assert outbound.sent == outbound.forwarded() and not outbound.changed
+                    assert outbound.sent == outbound.forwarded() and not outbound.has_changed
 
     def _is_offered(self, table: str, entry: Entry, link: Link) -> bool:
         if table == SUBSCRIPTIONS:

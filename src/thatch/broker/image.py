@@ -8,6 +8,7 @@ the clause is the same; of a certificate, only where all that it names is offere
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -38,13 +39,13 @@ class _Image(msgspec.Struct, forbid_unknown_fields=True):
     decisions: dict[str, dict[str, Decisions]] = msgspec.field(name="told")  # link -> table; the name on disk stays
 
 
+@dataclass(frozen=True)
 class Known:
     """What a broker need not work out."""
 
-    def __init__(self) -> None:
-        self.regions: Mapping[str, Region] = {}
-        self.decisions: Mapping[str, Mapping[str, Decisions]] = {}
-        self.decided: Mapping[str, Decision] = {}  # about subscriptions, on whatever link
+    regions: Mapping[str, Region] = field(default_factory=dict)
+    decisions: Mapping[str, Mapping[str, Decisions]] = field(default_factory=dict)
+    decided: Mapping[str, Decision] = field(default_factory=dict)  # about subscriptions, on whatever link
 
     def decisions_for(self, link: str, table: str) -> Mapping[str, Decision]:
         own = self.decisions.get(link, {}).get(table, {})
@@ -63,15 +64,12 @@ def write_image(
 
 def read_image(data: bytes, space: Space) -> Known:
     """For a space that nobody has used yet: its strings get the labels of the image. Nothing, if that is of another."""
-    known = Known()
     try:
         image = msgspec.msgpack.decode(data, type=_Image)
         if image.space != space.to_json():
-            return known
+            return Known()
         restore_labels(space, image.labels)
         regions = unpack_regions(image.regions, space)
     except (msgspec.DecodeError, RecursionError, ValueError, SnapshotError):
         raise SnapshotError("the image of a broker is damaged, or of another version") from None
-    known.regions = dict(zip(image.wheres, regions, strict=True))
-    known.decisions = image.decisions
-    return known
+    return Known(dict(zip(image.wheres, regions, strict=True)), image.decisions)

@@ -24,7 +24,7 @@ def why_sent(broker: Broker, id: str, link: str) -> str:
     if id in outbound.wheres:
         certificate = outbound.active_set.certificate(id)
         if certificate is None:
-            as_merger = "" if outbound.merging is None else f", merged with others as {outbound.sent_as(id)!r}"
+            as_merger = "" if not outbound.merges else f", merged with others as {outbound.sent_as(id)!r}"
             return f"{id!r} was sent to {link!r}{as_merger}"
         if not certificate:
             return f"{id!r} was not sent to {link!r}: no event can match it"
@@ -48,3 +48,14 @@ def why_forwarded(broker: Broker, event: Mapping[str, Any], link: str) -> str:
     if ids:
         return f"the event goes to {link!r}: it is wanted by {', '.join(map(repr, ids))}"
     return f"the event does not go to {link!r}: no subscription from there wants it"
+
+
+def similarity(broker: Broker, id: str, hops: int, now: float) -> dict[str, float]:
+    """Of a client's subscription, toward each advertisement: the share of its events that somebody else wants at the
+    broker so many hops away, or nearer (the congestion paper's phi there). By the events of the history."""
+    found = {
+        each.id: broker.distances.similarity(id, each.id, hops, now)
+        for entry in broker.received.subscriptions.of_id(id).values()
+        for each in broker.received.advertisements.meeting(entry.region)
+    }
+    return {id: share for id, share in found.items() if share is not None}

@@ -1,11 +1,8 @@
 """One neighbour of a broker: its session, what it was sent, and what has settled.
 
-    down --LinkUp--> greeting --Hello--> met --Digest--> synced
-      ^-------------------LinkDown-----------------------/
-
-What a neighbour should hold is kept up to date while its link is down. When the link is back, the neighbour says what
-it holds (`Digest`), what differs is sent again, and from then on every change as it happens. The two directions of a
-link are synced independently.
+Its states are in link_states.py. What a neighbour should hold is kept up to date while its link is down. When the link
+is back, the neighbour says what it holds (`Digest`), what differs is sent again, and from then on every change as it
+happens.
 
 Settling. Everything sent over a link gets a number that only rises (`sent_total`), over all sessions. The neighbour
 answers with the last one that has settled on its side. What came over link K has settled here when every *other* link
@@ -17,13 +14,15 @@ those that cover it, an unsubscription for what it promoted.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from thatch.broker.link_states import STEPS, LinkAction, LinkInput, LinkState
 from thatch.broker.outbound import OutboundTables
 from thatch.broker.policy import Policy
 from thatch.errors import PeerError
 from thatch.protocol.ids import event_prefix
-from thatch.protocol.messages import Hello, seq_of, session_of
+from thatch.protocol.messages import Hello, Sequenced, seq_of, session_of
 from thatch.space.space import Space
 
 
@@ -33,6 +32,19 @@ class Waiting:
 
     seq: int
     until: dict[str, int]  # link -> its `sent_total` then
+
+    def include(self, seq: int) -> None:
+        """A later message waits for the same."""
+        self.seq = seq
+
+    def is_over(self, links: Mapping[str, Link]) -> bool:
+        """Whether all of it has settled by now."""
+        for name in [name for name, total in self.until.items() if links[name].settled >= total]:
+            del self.until[name]
+        return not self.until
+
+    def forget(self, link: str) -> None:
+        self.until.pop(link, None)
 
 
 @dataclass(slots=True)
@@ -47,13 +59,33 @@ class Counts:
     entries_withdrawn: int = 0
     update_messages: int = 0  # that carried these
 
+    def note_in(self, events: int = 1) -> None:
+        self.events_in += events
+
+    def note_out(self) -> None:
+        self.events_out += 1
+
+    def note_false_positive(self) -> None:
+        self.false_positives += 1
+
+    def note_lost(self) -> None:
+        self.events_lost += 1
+
+    def note_updates(self, messages: int, sent: int, withdrawn: int) -> None:
+        self.update_messages += messages
+        self.entries_sent += sent
+        self.entries_withdrawn += withdrawn
+
 
 class Link:
+    """Its fields are for reading: its methods alone assign them."""
+
     def __init__(self, name: str, is_client: bool, space: Space, policy: Policy, owner: str) -> None:
         """`owner`: the broker that has this link."""
         self.name, self.is_client, self.policy = name, is_client, policy
         self.prefix = event_prefix(name)  # of the ids of a client's events
-        self.is_up = self.is_met = self.is_synced = False
+        self.state = LinkState.DOWN
+        self.is_up = self.is_met = self.is_synced = False  # follow from the state: events ask for them
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
         self.members: tuple[str, ...] = ()  # brokers behind it
@@ -72,15 +104,85 @@ class Link:
         self.agrees = False  # on the partition into cells
         self.counts = Counts()
 
+    # --- Its session --------------------------------------------------------------------------------------------------
+
+    def action(self, input: LinkInput) -> LinkAction:
+        """What an input does in the present state."""
+        return STEPS[self.state][input].action
+
+    def _step(self, input: LinkInput, action: LinkAction) -> None:
+        """To the state that follows an input, with the action that its caller is about."""
+        step = STEPS[self.state][input]
+        assert step.action is action, f"{input.value} in state {self.state.value}: {step.action}, not {action}"
+        self.state = step.next
+        self.is_up = self.state is not LinkState.DOWN
+        self.is_synced = self.state is LinkState.SYNCED
+        self.is_met = self.is_synced or self.state is LinkState.MET
+
     def connect(self, session: int) -> None:
-        self.is_up, self.is_met, self.is_synced, self.agrees = True, False, False, False
+        """The link is up: a session begins."""
+        self._step(LinkInput.LINK_UP, LinkAction.CONNECT)
+        self.agrees = False
         self.session, self.sent_count, self._synced_at = session, 0, 0
         self.peer_session = self.last_seq_received = 0
         self.waiting.clear()
 
     def disconnect(self) -> None:
-        self.is_up = self.is_met = self.is_synced = False
+        """The link is down: the session has ended."""
+        self._step(LinkInput.LINK_DOWN, LinkAction.END)
         self.waiting.clear()
+
+    def hang_up(self) -> None:
+        """The peer broke a rule: the session ends from here."""
+        self._step(LinkInput.FAULT, LinkAction.HANG_UP)
+        self.waiting.clear()
+
+    def note_greeting(self, hello: Hello) -> None:
+        """The peer is greeted so."""
+        self.announced = hello
+
+    def meet(self, session: int, agrees: bool, behind: Space | None) -> None:
+        """The peer has greeted, in a session of its own; it `agrees` on the partition into cells, and may be `behind`
+        our space."""
+        self._step(LinkInput.HELLO, LinkAction.MEET)
+        self.peer_session, self.last_seq_received = session, seq_of(session, 0)
+        self.agrees, self.behind = agrees, behind
+
+    def takes(self, message: Sequenced) -> bool:
+        """Whether a message is the next one of the peer's session; one that came before is ignored."""
+        if session_of(message.seq) != self.peer_session or message.seq <= self.last_seq_received:
+            return False
+        if message.seq > self.last_seq_received + 1:
+            raise PeerError(
+                f"{message.seq - self.last_seq_received - 1} messages are missing before {type(message).__name__}"
+            )
+        self.last_seq_received = message.seq
+        return True
+
+    # --- What is known of the peer ------------------------------------------------------------------------------------
+
+    def set_durable(self, is_durable: bool) -> bool:
+        """Whether that is new."""
+        is_new, self.is_durable = self.is_durable != is_durable, is_durable
+        return is_new
+
+    def set_members(self, members: tuple[str, ...]) -> None:
+        self.members = members
+
+    def set_policy(self, policy: Policy) -> None:
+        """Of how subscriptions leave; what is forwarded stays."""
+        self.policy = policy
+
+    def end_agreement(self) -> None:
+        """The partition into cells is of the space as it was."""
+        self.agrees = False
+
+    def fall_behind(self, space: Space) -> None:
+        """Our space has grown from this one. A synced neighbour gets `Extend` before what is new."""
+        if not self.is_synced and self.behind is None:
+            self.behind = space
+
+    # --- What it is sent, and what has settled ------------------------------------------------------------------------
 
     def next_seq(self) -> int:
         """For a message that is sent now."""
@@ -97,7 +199,8 @@ class Link:
     def sync(self) -> int:
         """All that differed has been sent. The seq of the `Synced` that says so: what settles it settles all that came
         before it, also while the link was down."""
-        self.is_synced, self.behind, self._has_unsent = True, None, False
+        self._step(LinkInput.DIGEST, LinkAction.SYNC)
+        self.behind, self._has_unsent = None, False
         for table in self.outbound:
             table.mark_synced()
         seq = self.next_seq()
@@ -125,20 +228,23 @@ class Link:
         return self.outbound.subscriptions.replace_preserved(most, is_idle)
 
     def wait(self, seq: int, until: dict[str, int]) -> None:
+        """A message from here has been handled, and settles when this much has over other links."""
         if self.waiting and self.waiting[-1].until == until:
-            self.waiting[-1].seq = seq
+            self.waiting[-1].include(seq)
         else:
             self.waiting.append(Waiting(seq, until))
 
-    def take_settled(self, links: dict[str, Link]) -> int | None:
+    def stop_waiting_for(self, link: str) -> None:
+        for waiting in self.waiting:
+            waiting.forget(link)
+
+    def take_settled(self, links: Mapping[str, Link]) -> int | None:
         """The last message from here that has settled by now, if there is a new one."""
         last = None
-        while self.waiting:
-            first = self.waiting[0]
-            for name in [name for name, total in first.until.items() if links[name].settled >= total]:
-                del first.until[name]
-            if first.until:
-                break
-            last = first.seq
-            self.waiting.popleft()
+        while self.waiting and self.waiting[0].is_over(links):
+            last = self.waiting.popleft().seq
         return last
+
+    def check_invariants(self) -> None:
+        assert self.settled <= self.sent_total
+        assert not (self.is_synced and not self.is_met) and not (self.is_met and not self.is_up)

@@ -21,37 +21,45 @@ forwarded at once: these are forwarded little by little without waiting for an i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from thatch.broker.image import Decision
+from thatch.broker.mergers import Mergers
 from thatch.broker.policy import Policy, Worth
-from thatch.cover import ActiveSet, Change
+from thatch.cover import Change, CoverSet
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, alias, merger_prefix
 from thatch.region.region import Region
 from thatch.space.space import Space
 
 Prune = dict[str, int]  # for each advertisement, the hops along which a subscription is still to be withdrawn
-Net = tuple[list[tuple[str, str, str | None]], list[str]]  # (id, where, where before) to send; ids to withdraw
+
+
+class Updates(NamedTuple):
+    """The net change: what to send a neighbour."""
+
+    send: list[tuple[str, str, str | None]]  # id, clause, clause before
+    withdraw: list[str]
+    prunes: dict[str, Prune]  # how far what is withdrawn is to be withdrawn further on
 
 
 class OutboundTable:
+    """Its fields are for reading: its methods alone assign them."""
+
     def __init__(self, space: Space, policy: Policy, merged_as: str | None = None) -> None:
         """`merged_as`: how ids of mergers begin; None: nothing is merged."""
-        self.policy = policy
-        self.active_set = policy.new_active_set(space)
-        self.merging = None if merged_as is None else policy.merging(space)
+        self.active_set: CoverSet = policy.new_active_set(space)
         self.wheres: dict[str, str] = {}  # of all that was offered, forwarded or held back
         self.sent: dict[str, str] = {}  # what the neighbour holds, as far as it was sent
-        self.changed: dict[str, None] = {}  # ids to look at when the message has been handled
         self.aliases: dict[str, tuple[str, ...]] = {}  # the ids that an id is offered under, where it is not one
         self.preserved: dict[str, Prune] = {}  # how far each is still to be withdrawn over this link; {}: not at all
-        self.prunes: dict[str, Prune] = {}  # how far what is withdrawn now is to be withdrawn further on
-        self.unsaved: dict[str, None] = {}  # preserved ones that came or went since their records were written
+        self._policy = policy
+        self._changed: dict[str, None] = {}  # ids to look at when the message has been handled
+        self._prunes: dict[str, Prune] = {}  # how far what is withdrawn now is to be withdrawn further on
+        self._unsaved: dict[str, None] = {}  # preserved ones that came or went since their records were written
         self._held_back: dict[str, int] = {}  # how many each preserved one held back when it was last replaced
         self._incarnations = 0
-        self._merged_as = merged_as
-        self._members: dict[str, str] = {}  # of the mergers, with their clauses
-        self._mergers: dict[str, str] = {}  # id -> clause
-        self._stale: dict[str, None] = {}  # ids of mergers that may be no more
+        merging = None if merged_as is None else policy.merging(space)
+        self._mergers = None if merging is None or merged_as is None else Mergers(merging, merged_as)
         self._worth = Worth(policy.covered_share_min)
 
     # --- Offers ------------------------------------------------------------------------------------------------------
@@ -75,7 +83,7 @@ class OutboundTable:
             self.wheres[id] = where
             change = self.active_set.replace(id, region) if held is not None else self._subscribe(id, region)
         self._note(change)
-        self.changed[id] = None
+        self._changed[id] = None
 
     def load(self, offers: Mapping[str, tuple[str, Region]], known: Mapping[str, Decision]) -> None:
         """Into a table with nothing but what is preserved: what the neighbour needs to know, in order of arrival. What
@@ -84,11 +92,11 @@ class OutboundTable:
         certificates = {id: known[id].certificate for id in offers if id in same and known[id].certificate is not None}
         active = same - certificates.keys()
         taken = {id: names for id, names in certificates.items() if names is not None and active.issuperset(names)}
-        if isinstance(self.active_set, ActiveSet) and active and not self.wheres:
+        if self.active_set.keeps_certificates and active and not self.wheres:
             loaded = {id: region for id, (_, region) in offers.items() if id in active or id in taken}
             self.active_set.load(loaded, taken)
             self.wheres = {id: offers[id][0] for id in loaded}
-            self.changed = dict.fromkeys(loaded)
+            self._changed = dict.fromkeys(loaded)
         for id, (where, region) in offers.items():
             if id not in self.wheres or id in self.preserved:
                 self.offer(id, where, region)
@@ -109,28 +117,25 @@ class OutboundTable:
             del self.wheres[id]
         self.wheres.update({id: where for id, (where, _) in new.items()})
         self._note(self.active_set.exchange(gone, {id: region for id, (_, region) in new.items()}))
-        self.changed.update(dict.fromkeys([*gone, *new]))
+        self._changed.update(dict.fromkeys([*gone, *new]))
 
     def _subscribe(self, id: str, region: Region) -> Change:
-        if isinstance(self.active_set, ActiveSet):
-            check = self._worth.next()
-            change = self.active_set.subscribe(id, region, check, witness=False)
-            if not check:
-                return change
-        else:
-            change = self.active_set.subscribe(id, region)
-        self._worth.saw(not change.forward)
+        check = self._worth.next()
+        change = self.active_set.subscribe(id, region, check, witness=False)
+        if check:
+            self._worth.saw(not change.forward)
         return change
 
     def _note(self, change: Change) -> None:
-        self.changed.update(dict.fromkeys(change.forward))
-        self.changed.update(dict.fromkeys(change.withdraw))
+        self._changed.update(dict.fromkeys(change.forward))
+        self._changed.update(dict.fromkeys(change.withdraw))
 
     # --- Preserved ---------------------------------------------------------------------------------------------------
 
     def may_hold_back(self, id: str, more_than: float) -> bool:
-        """Whether a subscription with hops left may be preserved meanwhile. Relation graphs forward all or none."""
-        return isinstance(self.active_set, ActiveSet) and len(self.active_set.dependents(id)) > more_than
+        """Whether a subscription with hops left may be preserved meanwhile. Not in a set that forwards
+        all or none."""
+        return self.active_set.is_gradual and len(self.active_set.dependents(id)) > more_than
 
     def preserve(self, id: str, hops_left: Prune, at_once: float) -> bool:
         """What was offered under an id leaves, but stays forwarded for the subscriptions that it holds back, if there
@@ -141,7 +146,7 @@ class OutboundTable:
             return False
         if not self.active_set.promotes_more_than(id, more_than=at_once if hops_left else 0):
             return False
-        self.preserved[id], self.unsaved[id] = hops_left, None
+        self.preserved[id], self._unsaved[id] = hops_left, None
         self._held_back[id] = len(self.active_set.dependents(id))
         return True
 
@@ -149,7 +154,7 @@ class OutboundTable:
         """As before a restart: nobody that it holds back is known yet."""
         self.wheres[id] = where
         self._note(self.active_set.subscribe(id, region))
-        self.preserved[id], self.changed[id] = hops_left, None
+        self.preserved[id], self._changed[id] = hops_left, None
 
     def end_preserved(self) -> None:
         """End those that hold back nothing, or that others cover; then those that held back only these."""
@@ -169,13 +174,13 @@ class OutboundTable:
             ):  # what was forwarded just now retracted it
                 continue
             held = len(self.active_set.dependents(id))
-            if isinstance(self.active_set, ActiveSet):
+            if self.active_set.is_gradual:
                 # Newcomers since the last time are forwarded in addition: else it never ends where many come.
                 newcomers = max(0, held - self._held_back.get(id, held)) if hops_left else 0
                 self._note(self.active_set.release(id, most - done + newcomers))
                 done += min(held - newcomers, most - done)
                 self._held_back[id] = len(self.active_set.dependents(id))
-            elif held <= most - done:  # of a relation graph, all or none
+            elif held <= most - done:  # all or none
                 self._end(id)
                 done += held
             if done >= most:
@@ -184,16 +189,16 @@ class OutboundTable:
         return done
 
     def _end(self, id: str) -> None:
-        self.prunes[id] = self.preserved[id]  # {}: what it hid further on is to come out as calmly
+        self._prunes[id] = self.preserved[id]  # {}: what it hid further on is to come out as calmly
         self._drop_mark(id)
         del self.wheres[id]
         self._note(self.active_set.unsubscribe(id))
-        self.changed[id] = None
+        self._changed[id] = None
 
     def _drop_mark(self, id: str) -> None:
         del self.preserved[id]
         self._held_back.pop(id, None)
-        self.unsaved[id] = None
+        self._unsaved[id] = None
 
     def _set_aside(self, id: str) -> None:
         """A preserved one makes room for another region under its id."""
@@ -205,96 +210,88 @@ class OutboundTable:
         hops_left = self.preserved[id]
         self._drop_mark(id)
         self.wheres[aside], region = self.wheres[id], self.active_set.region(id)
-        self._note(self.active_set.subscribe(aside, region, check=False) if isinstance(self.active_set, ActiveSet)
-                   else self.active_set.subscribe(aside, region))  # fmt: skip
+        self._note(self.active_set.subscribe(aside, region, check=False))
         self.preserved[aside] = hops_left
         self._held_back[aside] = len(self.active_set.dependents(aside))
-        self.unsaved[aside] = self.changed[aside] = None
+        self._unsaved[aside] = self._changed[aside] = None
 
     # --- What the neighbour holds ------------------------------------------------------------------------------------
 
-    def net(self) -> Net:
-        """What to send. Nothing that came and went since then."""
+    @property
+    def has_changed(self) -> bool:
+        """Whether there may be something to send."""
+        return bool(self._changed)
+
+    def take_updates(self) -> Updates:
+        """What to send. Nothing that came and went since the last time."""
         send: list[tuple[str, str, str | None]] = []
         withdraw: list[str] = []
-        for id in self.changed if self.merging is None else self._merge():
-            now, before = self._forwarded_where(id), self.sent.get(id)
+        for id in self._changed if self._mergers is None else self._merge(self._mergers):
+            now = self._active_where(id) if self._mergers is None else self._mergers.wheres.get(id)
+            before = self.sent.get(id)
             if now is not None and now != before:
                 send.append((id, now, before))
                 self.sent[id] = now
             elif now is None and before is not None:
                 withdraw.append(id)
                 del self.sent[id]
-        self.changed = {}
-        return send, withdraw
+        prunes, self._changed, self._prunes = self._prunes, {}, {}
+        return Updates(send, withdraw, prunes)
+
+    def skip_updates(self) -> None:
+        """The link is down: the neighbour gets the difference when it is back."""
+        if self._mergers is not None:
+            self._merge(self._mergers)
+        self._changed, self._prunes = {}, {}
 
     def mark_synced(self) -> None:
         """The neighbour was sent all that it should hold."""
-        self.sent, self.changed = self.forwarded(), {}
+        self.sent, self._changed = self.forwarded(), {}
 
     def take_unsaved(self) -> dict[str, tuple[str, Prune] | None]:
         """Preserved subscriptions that came or went since the last time, with clause and hops left; None: it ended."""
-        unsaved, self.unsaved = self.unsaved, {}
+        unsaved, self._unsaved = self._unsaved, {}
         return {id: (self.wheres[id], self.preserved[id]) if id in self.preserved else None for id in unsaved}
 
-    def take_prunes(self) -> dict[str, Prune]:
-        """How far what is withdrawn now is to be withdrawn further on."""
-        prunes, self.prunes = self.prunes, {}
-        return prunes
+    def note_prunes(self, prunes: Mapping[str, Prune]) -> None:
+        """How far what leaves in this step is to be withdrawn further on."""
+        self._prunes.update(prunes)
 
-    def skip(self) -> None:
-        """The link is down: the neighbour gets the difference when it is back."""
-        if self.merging is not None:
-            self._merge()
-        self.changed, self.prunes = {}, {}
-
-    def _merge(self) -> dict[str, None]:
+    def _merge(self, mergers: Mergers) -> dict[str, None]:
         """Give the mergers the members that are active now. The ids under which something may have changed."""
-        assert self.merging is not None
-        add: dict[str, Region] = {}
-        discard: dict[str, int | None] = {}  # with the key of its merger
-        for id in self.changed:
-            now, before = self._active_where(id), self._members.get(id)
-            if now == before:
-                continue
-            if before is not None:
-                discard[id] = self.merging.key_of(id)
-                del self._members[id]
-            if now is not None:
-                add[id] = self.active_set.region(id)
-                self._members[id] = now
-        change, stale, self._stale = self.merging.update(add, discard), self._stale, {}
-        for id, key in discard.items():
-            if id in self.prunes and key in change.withdraw:
-                self.prunes[f"{self._merged_as}{key}"] = self.prunes[id]
-        for key, region in change.forward.items():
-            self._mergers[f"{self._merged_as}{key}"] = region.to_sql()
-        for key in change.withdraw:
-            del self._mergers[f"{self._merged_as}{key}"]
-        return dict.fromkeys(f"{self._merged_as}{key}" for key in (*change.forward, *change.withdraw)) | stale
+        wheres = {id: self._active_where(id) for id in self._changed}
+        regions = {id: self.active_set.region(id) for id, where in wheres.items() if where is not None}
+        changed, gone = mergers.update(self._changed, wheres, regions)
+        self._prunes.update({merger: self._prunes[id] for id, merger in gone.items() if id in self._prunes})
+        return changed
 
     def _active_where(self, id: str) -> str | None:
         return self.wheres[id] if id in self.wheres and self.active_set.is_active(id) else None
 
-    def _forwarded_where(self, id: str) -> str | None:
-        return self._active_where(id) if self.merging is None else self._mergers.get(id)
+    @property
+    def merges(self) -> bool:
+        """Whether several subscriptions may be sent as one."""
+        return self._mergers is not None
 
     def sent_as(self, id: str) -> str | None:
         """The id under which the neighbour knows what an id wants; None if it is held back."""
         if self._active_where(id) is None:
             return None
-        return id if self.merging is None else f"{self._merged_as}{self.merging.key_of(id)}"
+        return id if self._mergers is None else self._mergers.id_of(id)
 
     def decisions(self) -> dict[str, Decision]:
-        """What was decided about each id; nothing of a relation graph, which decides again."""
-        if not isinstance(self.active_set, ActiveSet):
+        """What was decided about each id; nothing where it would be decided again."""
+        if not self.active_set.keeps_certificates:
             return {}
         certificates = self.active_set.passive
         return {id: Decision(where, certificates.get(id)) for id, where in self.wheres.items()}
 
     def forwarded(self) -> dict[str, str]:
         """Ids and clauses that the neighbour should hold."""
-        return {id: self.wheres[id] for id in self.active_set.active} if self.merging is None else dict(self._mergers)
+        return self._active_wheres() if self._mergers is None else dict(self._mergers.wheres)
+
+    def _active_wheres(self) -> dict[str, str]:
+        return {id: self.wheres[id] for id in self.active_set.active}
 
     def move(self, space: Space, regions: dict[str, Region]) -> None:
         """Into another space: what is no longer proven covered is forwarded, and all that is forwarded is merged
@@ -303,20 +300,18 @@ class OutboundTable:
             space, {id: regions[where] for id, where in self.wheres.items()}
         )
         self._note(change)
-        if self.merging is not None:
-            self._stale.update(dict.fromkeys(self._mergers))
-            self.merging, self._members, self._mergers = self.policy.merging(space), {}, {}
-            self.changed.update(dict.fromkeys(self.wheres))
+        merging = None if self._mergers is None else self._policy.merging(space)
+        if self._mergers is not None and merging is not None:
+            self._mergers.restart(merging)
+            self._changed.update(dict.fromkeys(self.wheres))
 
     def check_invariants(self) -> None:
         self.active_set.check_invariants()
         assert len(self.active_set) == len(self.wheres) and all(id in self.active_set for id in self.wheres)
         for id in self.preserved:
             assert self.active_set.is_active(id) and self.active_set.holds_back(id), f"{id!r} is preserved for nobody"
-        if self.merging is not None:
-            self.merging.check_invariants()
-            assert self._members == {id: self.wheres[id] for id in self.active_set.active}
-            assert self.merging.regions.keys() == {int(id.rsplit("/", 1)[1]) for id in self._mergers}
+        if self._mergers is not None:
+            self._mergers.check_invariants(self._active_wheres())
 
 
 class OutboundTables:

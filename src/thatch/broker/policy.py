@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from thatch.broker.cells import Cells
-from thatch.cover import ENGINES, ActiveSet, RelationGraph
+from thatch.cover import ENGINES, ActiveSet, CoverSet, RelationGraph
 from thatch.errors import CallerError, suggestion, unknown
 from thatch.merge.merge import MergeSet
 from thatch.space.space import Space
@@ -64,7 +64,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             except TypeError:
                 raise CallerError(f"the cover engine {self.cover!r} does not take options of these types") from None
 
-    def new_active_set(self, space: Space) -> ActiveSet | RelationGraph:
+    def new_active_set(self, space: Space) -> CoverSet:
         """An empty active set of this policy."""
         if self.graph is not None:
             return RelationGraph(space, self.graph)

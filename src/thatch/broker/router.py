@@ -28,6 +28,7 @@ from thatch.table.explain import why_not
 
 REASON_MAX = 500  # characters of a refusal
 HOPS_MAX = 1 << 20  # that an event may have come
+Errors = dict[int, Exception]  # of messages, by their place
 
 
 class Router:
@@ -43,6 +44,14 @@ class Router:
             self.distances = Distances(settings.history_seconds)
         self._settings, self._counts_distance = settings, settings.is_incremental
 
+    def grow(self, space: Space) -> None:
+        """Events are read in this space; what is new in it they may not carry before it is opened."""
+        self.space = space
+
+    def open(self, space: Space) -> None:
+        """Events may carry what is in this space."""
+        self.open_space = space
+
     # --- One event, or many -----------------------------------------------------------------------------------------
 
     def publish(self, message: Publish, link: str, now: float, effects: list[Effect]) -> None:
@@ -51,7 +60,7 @@ class Router:
             return
         cells = self._forwarding.cells
         if cells is not None and source.agrees and 0 <= message.cell < cells.end:
-            source.counts.events_in += 1
+            source.counts.note_in()
             self._pass_on(message, source, cells, effects)
             return
         point = self._point_of(message, source, effects)
@@ -64,29 +73,47 @@ class Router:
                 message = Publish(message.id, message.event, message.payload, *header)
             self._route(message, source, held, effects)
 
-    def publish_all(self, messages: Sequence[Publish], link: str, now: float) -> list[list[Effect]]:
-        """The effects of each, as one after the other. They are looked up together."""
+    def publish_all(self, messages: Sequence[Publish], link: str, now: float) -> tuple[list[list[Effect]], Errors]:
+        """The effects of each, as one after the other, and the errors of those that fail. The index is asked once."""
         source = self._links.get(link)
         effects: list[list[Effect]] = [[] for _ in messages]
+        errors: Errors = {}
         if source is None or not source.is_met:
-            return effects
+            return effects, errors
         if self._counts_distance or self._forwarding.cells is not None:  # each is marked on its way
-            for message, own in zip(messages, effects, strict=True):
-                self.publish(message, link, now, own)
-            return effects
+            for at, message in enumerate(messages):
+                try:
+                    self.publish(message, link, now, effects[at])
+                except Exception as error:
+                    errors[at] = error
+            return effects, errors
         columns = self._plain_columns(messages, source)
         taken: Sequence[int] = range(len(messages))
         if columns is None:
-            taken, columns = self._columns(messages, source, effects)
+            taken, columns = self._columns(messages, source, effects, errors)
         if not taken:
-            return effects
-        are_advertised = self._are_advertised(source, columns)
-        held = self._forwarding.received.subscriptions.holding_all(columns)
+            return effects, errors
+        try:
+            are_advertised = self._are_advertised(source, columns)
+            held = self._forwarding.received.subscriptions.holding_all(columns)
+        except Exception:  # of one of them: each alone says which
+            for row, at in enumerate(taken):
+                try:
+                    point = [int(column[row]) for column in columns]
+                    if self._is_advertised(messages[at], source, point, effects[at]):
+                        entries = self._forwarding.received.subscriptions.holding(point)
+                        self._route(messages[at], source, entries, effects[at])
+                except Exception as error:
+                    errors[at] = error
+            return effects, errors
         for at, is_advertised, entries in zip(taken, are_advertised, held, strict=True):
             own, message = effects[at], messages[at]
-            if is_advertised or self._is_advertised(message, source, self.space.encode(message.event), own):
-                self._route(message, source, entries, own)
-        return effects
+            try:
+                if is_advertised or self._is_advertised(message, source, self.space.encode(message.event), own):
+                    self._route(message, source, entries, own)
+            except Exception as error:
+                errors[at] = error
+        return effects, errors
 
     # --- What may be published --------------------------------------------------------------------------------------
 
@@ -95,18 +122,25 @@ class Router:
         are_own = not source.is_client or all(each.id.startswith(source.prefix) for each in messages)
         if not are_own or (source.is_client and self.open_space is not self.space):
             return None
-        columns = plain_columns([each.event for each in messages], self.space)
+        try:
+            columns = plain_columns([each.event for each in messages], self.space)
+        except Exception:  # of one of them: whoever looks at each says which
+            return None
         if columns is not None:
-            source.counts.events_in += len(messages)
+            source.counts.note_in(len(messages))
         return columns
 
     def _columns(
-        self, messages: Sequence[Publish], source: Link, effects: list[list[Effect]]
+        self, messages: Sequence[Publish], source: Link, effects: list[list[Effect]], errors: Errors
     ) -> tuple[list[int], list[Coordinates]]:
         """Which of them are taken, and their coordinates, looking at each."""
         taken, points = [], []
         for at, message in enumerate(messages):
-            point = self._point_of(message, source, effects[at])
+            try:
+                point = self._point_of(message, source, effects[at])
+            except Exception as error:
+                errors[at] = error
+                continue
             if point is not None:
                 taken.append(at)
                 points.append(point)
@@ -116,7 +150,7 @@ class Router:
 
     def _point_of(self, message: Publish, source: Link, effects: list[Effect]) -> list[int] | None:
         """The point of an event; None if the event was refused."""
-        source.counts.events_in += 1
+        source.counts.note_in()
         try:
             if source.is_client:
                 if not message.id.startswith(source.prefix):
@@ -206,16 +240,17 @@ class Router:
             wanted |= {each.name: [] for each in self._forwarding.brokers()}
         if not source.is_client:
             wanted.pop(source.name, None)
-            source.counts.false_positives += not wanted
+            if not wanted:
+                source.counts.note_false_positive()
         for name, ids in wanted.items():
             target = self._links[name]
             is_held = not target.is_met and self._settings.holds_events and not target.is_client
             if not (target.is_met or is_held) or (
                 target.behind is not None and not _is_read_in(target.behind, message.event)
             ):
-                target.counts.events_lost += 1
+                target.counts.note_lost()
                 continue
-            target.counts.events_out += 1
+            target.counts.note_out()
             if target.is_client:
                 ids.sort()
                 effects.append(Deliver(name, message, tuple(ids)))
@@ -244,7 +279,7 @@ def _rejection(message: Publish, source: Link, error: ThatchError) -> Reject:
     reason = str(error)
     short = reason if len(reason) <= REASON_MAX else f"{reason[:REASON_MAX]}…"
     if not source.is_client:
-        source.disconnect()
+        source.hang_up()
     return Reject(source.name, Refused(0, message.id, short), close=not source.is_client)
 
 

@@ -23,6 +23,10 @@ class Entry:
     region: Region
     expires: float | None
 
+    def renew(self, expires: float | None) -> None:
+        """Its lease is another one from now on."""
+        self.expires = expires
+
 
 class ReceivedTable:
     """The same id may come over two links for a while, when a part of the overlay has moved: each keeps its own."""

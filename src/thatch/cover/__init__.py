@@ -25,14 +25,16 @@ In reading order:
     engines         the table of engines
     covers          `covers`: one question about a list of clauses
     cells           what a link was sent, as cells; an index of members in front of any engine
+    cover_set       what every set of active and passive subscriptions does
     active_set      active and passive subscriptions with certificates
     relation_graph  the congestion paper's relation graphs, in place of an active set
 """
 
 from __future__ import annotations
 
-from thatch.cover.active_set import ActiveSet, Change
+from thatch.cover.active_set import ActiveSet
 from thatch.cover.cells import CellIndex, CellTable
+from thatch.cover.cover_set import Change, CoverSet
 from thatch.cover.covers import covers
 from thatch.cover.engine import CoverEngine
 from thatch.cover.engines import ENGINES, engine
@@ -53,6 +55,7 @@ __all__ = [
     "CellTable",
     "Change",
     "CoverEngine",
+    "CoverSet",
     "Covered",
     "ExactEngine",
     "HilbertEngine",

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from thatch.cover.cover_set import Change
 from thatch.cover.engines import engine
 from thatch.cover.verdict import Covered, Uncovered, Verdict, is_covered
 from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription, shown
@@ -36,16 +36,11 @@ NAMES_MAX = 32  # a longer certificate is computed again
 UNION = "union"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What to send: apply `forward` first, then `withdraw`, and nothing is missed in between."""
-
-    forward: list[Any] = field(default_factory=list)
-    withdraw: list[Any] = field(default_factory=list)
-    verdict: Verdict | None = None
-
-
 class ActiveSet:
+    """A `CoverSet` by a cover engine."""
+
+    is_gradual = keeps_certificates = True
+
     def __init__(self, space: Space, cover: str | None = "exact", retract: bool | str = False, **options: Any) -> None:
         """`cover=None`: everything is active. `retract` is False, True or "union"."""
         if retract not in (False, True, UNION):

@@ -43,7 +43,7 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
-from thatch.cover.active_set import Change
+from thatch.cover.cover_set import Change
 from thatch.cover.pairwise import NOT_ONE, contains
 from thatch.cover.verdict import Covered, Verdict, is_covered
 from thatch.errors import CallerError, TooManyBoxes, UnknownSubscription, unknown
@@ -75,7 +75,7 @@ Insertion = tuple[Any, Any, Collection[Any]]  # a node, the node to start from, 
 
 
 class RelationGraph:
-    """The interface of `ActiveSet` over a relation graph. Its newcomers always retract what they cover.
+    """A `CoverSet` by a relation graph. Its newcomers always retract what they cover.
 
     >>> space = Space.parse("price int not null 0..100")
     >>> graph = RelationGraph(space)
@@ -87,6 +87,8 @@ class RelationGraph:
     >>> graph.unsubscribe("all")
     Change(forward=['cheap'], withdraw=['all'], verdict=None)
     """
+
+    is_gradual = keeps_certificates = False  # edges say who covers whom, and all of them hold
 
     def __init__(self, space: Space, kind: str = "simplified") -> None:
         if kind not in KINDS:
@@ -174,8 +176,8 @@ class RelationGraph:
 
     # --- Changing ----------------------------------------------------------------------------------------------------
 
-    def subscribe(self, id: Any, region: Region) -> Change:
-        """Roots that the newcomer covers are retracted."""
+    def subscribe(self, id: Any, region: Region, check: bool = True, witness: bool = True) -> Change:
+        """Roots that the newcomer covers are retracted. It is always checked, and there is no witness to search for."""
         if id in self._regions:
             raise CallerError(f"{id!r} is subscribed already")
         self._register(id, region.in_space(self.space))  # refuses another space
@@ -194,9 +196,7 @@ class RelationGraph:
 
     def replace(self, id: Any, region: Region) -> Change:
         """Give a subscription another region, in one step: forwarding it again supersedes what was sent under its id.
-
-        It keeps its place in the order of arrival.
-        """
+        It keeps its place in the order of arrival."""
         self._known(id)
         region = region.in_space(self.space)  # refuses another space
         self._was_root.clear()
@@ -241,6 +241,11 @@ class RelationGraph:
     def promotes_more_than(self, id: Any, more_than: float = 0) -> bool:
         """Whether more than so many may have to be forwarded if a root left."""
         return self.holds_back(id) and len(self._children[id]) + len(self._equals[id]) > more_than
+
+    def release(self, id: Any, most: int) -> Change:
+        """Nothing: a root covers its children for as long as it is there."""
+        self._known(id)
+        return Change()
 
     def load(self, regions: Mapping[Any, Region], certificates: Mapping[Any, tuple[Any, ...]]) -> None:
         """Into an empty graph: what a relation graph had forwarded, in order of arrival. Who is a root is not decided

@@ -178,7 +178,7 @@ class ClientConnection(Connection, ClientEndpoint):
         if link is None or not link.is_met:  # hung up on: what is dropped may not count as published
             raise PeerError("an event after the end of the session")
         self._published += len(events)
-        outcomes = driver.publish_all(events, self.name)
+        outcomes = driver.publish(events, self.name)
         if Outcome.KEPT in outcomes:
             self._ticket = driver.store.ticket
         if Outcome.REFUSED in outcomes:
@@ -206,7 +206,7 @@ class ClientConnection(Connection, ClientEndpoint):
             other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
         self.name = message.name
-        driver.endpoints[self.name] = self
+        driver.connect(self.name, self)
         self.node.client_connected(self)
         driver.take(LinkUp(driver.next_session(), is_client=True), self.name)
         driver.take(message, self.name)
@@ -260,7 +260,7 @@ class NeighbourConnection(Connection):
                 raise PeerError(f"{name!r} is connected already: one side of a link dials")
             other.close(f"another connection came as {name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
-        driver.endpoints[name] = self
+        driver.connect(name, self)
         driver.take(LinkUp(driver.next_session()), name)
         store, received = driver.received_up_to.get(name, ("", 0))
         resume = wire.Resume(driver.store.identity, store, received)
@@ -314,7 +314,7 @@ class NeighbourConnection(Connection):
     def _resume(self, message: wire.Resume) -> None:
         driver = self.node.driver
         if driver.received_up_to.get(self.name, ("", 0))[0] != message.store:
-            driver.received_up_to[self.name] = message.store, 0
+            driver.note_received(self.name, message.store, 0)
         self._store = message.store
         outgoing = self.outgoing
 
@@ -335,12 +335,12 @@ class NeighbourConnection(Connection):
             messages = [each for each in messages if each.number > received]
         if not messages:
             return False
-        outcomes = driver.publish_all([each.event for each in messages], self.name)
+        outcomes = driver.publish([each.event for each in messages], self.name)
         for each, outcome in zip(messages, outcomes, strict=True):
             if outcome is Outcome.REFUSED:
                 self.waits_for_space = True
             if not self.waits_for_space:
-                driver.received_up_to[self.name] = self._store, each.number
+                driver.note_received(self.name, self._store, each.number)
         return Outcome.KEPT in outcomes
 
     def ended(self) -> None:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
 
 from thatch.broker import Broker
-from thatch.broker.broker import OPERATOR
 from thatch.node.outgoing import Gate
 from thatch.node.store import Store
 from thatch.node.stream import Limits, Stream
 from thatch.protocol.codec import encode
 from thatch.protocol.messages import (
+    OPERATOR,
     Deliver,
     Effect,
     LinkDown,
@@ -100,12 +101,16 @@ class Driver:
         try:
             while self._inbox:
                 message, link = self._inbox.popleft()
-                self._run(self.broker.handle(message, link, time.time()))
+                (effects,) = self.broker.handle([message], link, time.time())
+                self._run(effects)
         finally:
             self._is_running = False
 
-    def _run(self, effects: list[Effect]) -> None:
+    def _run(self, effects: Sequence[Effect | Exception]) -> None:
+        """An error comes last: what the message brought about before it is done."""
         for effect in effects:
+            if isinstance(effect, Exception):
+                raise effect
             if isinstance(effect, Persist):
                 self.store.keep(effect.records)
                 self._tickets.append((self.store.ticket, effect.number))
@@ -139,24 +144,30 @@ class Driver:
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
-    def publish(self, message: Publish, link: str) -> Outcome:
-        return self._run_events([self.broker.handle(message, link, time.time())])[0]
-
-    def publish_all(self, messages: list[Publish], link: str) -> list[Outcome]:
-        """Many at once: looking them up together takes a fraction of the time."""
+    def publish(self, messages: Sequence[Publish], link: str) -> list[Outcome]:
+        """What becomes of each event. Many at once are looked up together, in a fraction of the time. If some fail, the
+        others are routed all the same, and the first error is raised."""
+        now = time.time()
+        effects: Sequence[Sequence[Effect | Exception]]
         if len(messages) == 1:
-            return [self.publish(messages[0], link)]
-        return self._run_events(self.broker.publish_all(messages, link, time.time()))
-
-    def _run_events(self, effects: list[list[Effect]]) -> list[Outcome]:
+            effects = [self.broker.handle(messages[0], link, now)]
+        else:
+            effects = self.broker.handle(messages, link, now)
         sending: dict[str, list[bytes]] = {}
-        outcomes = [self._route(each, sending) for each in effects]
-        for link, events in sending.items():
-            self.stream(link).append_all(events, self.broker.links[link].is_durable, time.time())
+        errors: list[Exception] = []
+        outcomes = [self._route(each, sending, errors) for each in effects]
+        for name, events in sending.items():
+            self.stream(name).append_all(events, self.broker.links[name].is_durable, time.time())
+        for error in errors[1:]:
+            log.error("an event of %s failed", link, exc_info=error)
+        if errors:
+            raise errors[0]
         return outcomes
 
-    def _route(self, effects: list[Effect], sending: dict[str, list[bytes]]) -> Outcome:
-        """The effects of one event. What goes to neighbours is put into `sending`."""
+    def _route(
+        self, effects: Sequence[Effect | Exception], sending: dict[str, list[bytes]], errors: list[Exception]
+    ) -> Outcome:
+        """The effects of one event. What goes to neighbours is put into `sending`, its error into `errors`."""
         if not effects:
             return Outcome.ROUTED
         if self.store.is_full and any(map(self._is_kept, effects)):
@@ -177,12 +188,22 @@ class Driver:
                 self._deliver(effect, encoded)
             elif type(effect) is Reject:
                 self._reject(effect)
+            elif isinstance(effect, Exception):
+                errors.append(effect)
         return outcome
 
-    def _is_kept(self, effect: Effect) -> bool:
+    def _is_kept(self, effect: Effect | Exception) -> bool:
         return isinstance(effect, Send | Deliver) and self.broker.links[effect.link].is_durable
 
     # --- Links -------------------------------------------------------------------------------------------------------
+
+    def connect(self, link: str, endpoint: Endpoint) -> None:
+        """A link leads there from now on."""
+        self.endpoints[link] = endpoint
+
+    def note_received(self, link: str, store: str, number: int) -> None:
+        """All events that a store behind a link has numbered up to this one have come."""
+        self.received_up_to[link] = store, number
 
     def gone(self, link: str, endpoint: Endpoint, forget: bool = False) -> None:
         """What a link led to has gone, unless another one has taken its place."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from thatch.broker import ClientState
 from thatch.node.driver import ClientEndpoint, Driver, Outcome
-from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import LinkUp, Message, Publish, Refused
 from thatch.protocol.messages import Send as Sending
 
@@ -22,10 +21,9 @@ class LocalClient(ClientEndpoint):
     def connect(self, wheres: dict[str, str] | None = None) -> None:
         """`wheres`: the subscriptions that the broker has of this client, by id."""
         session = self.driver.next_session()
-        self.driver.endpoints[self.name] = self
+        self.driver.connect(self.name, self)
         sends = self.client.connect(self.home, session)
-        for id, where in (wheres or {}).items():
-            self.client.homes[self.home].wheres[SUBSCRIPTIONS, id] = where
+        self.client.adopt(self.home, wheres or {})
         self.driver.take(LinkUp(session, is_client=True, durable=self._durable), self.name)
         self.send_all(sends)
 
@@ -34,7 +32,7 @@ class LocalClient(ClientEndpoint):
             self.driver.take(each.message, self.name)
 
     def publish(self, event: Publish) -> Outcome:
-        return self.driver.publish(event, self.name)
+        return self.driver.publish([event], self.name)[0]
 
     def send(self, message: Message) -> None:
         self.send_all(self.client.handle(message, self.home))

@@ -22,7 +22,7 @@ from thatch.node.stream import Limits, Stream
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.ids import SUBSCRIPTIONS, check_name, client_id, durable_name, split_durable_name
-from thatch.protocol.messages import Accepted, LinkDown, Message, Refused, Settled
+from thatch.protocol.messages import Accepted, Message, Refused, Settled
 
 log = logging.getLogger("thatch.node")
 
@@ -41,8 +41,7 @@ class Queue(LocalClient):
     def __init__(self, driver: Driver, row: QueueRow, unacknowledged_bytes_max: int) -> None:
         super().__init__(driver, row.name, durable=True)
         self.owner, self.id = split_durable_name(row.name)
-        self.stream = Stream(row.name, driver.store, _limits(row, unacknowledged_bytes_max))
-        self.stream.lost = row.lost
+        self.stream = Stream(row.name, driver.store, _limits(row, unacknowledged_bytes_max), row.lost)
         self.reader: Reader | None = None
         self._lost_announced = 0  # of those lost, how many the reader knows of
         self._lost_kept = row.lost
@@ -78,8 +77,12 @@ class Queue(LocalClient):
             self.reader.send(wire.Notice(self.id, self.stream.lost - self._lost_announced, reason))
             self._lost_announced = self.stream.lost
 
-    def attach(self, reader: Reader) -> None:
+    def answer_to(self, reader: Reader) -> None:
+        """Answers of the broker go to this reader."""
         self.reader = reader
+
+    def attach(self, reader: Reader) -> None:
+        self.answer_to(reader)
         self.note_lost()
         id = self.id
 
@@ -167,9 +170,9 @@ class Queues:
             queue = self._queues[name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
             self._driver.store.put_queue(row)
             queue.connect()
-        queue.stream.limits.bytes_max, queue.stream.limits.seconds_max = bytes_max, seconds_max
+        queue.stream.set_limits(bytes_max, seconds_max)
         if queue.where != message.where:
-            queue.reader = reader  # to hear the answers
+            queue.answer_to(reader)
             queue.subscribe(message.where)
         else:
             reader.send(wire.DurableStatus(message.id, message.where, "accepted"))
@@ -184,8 +187,7 @@ class Queues:
             reader.send(wire.DurableStatus(id, "", "refused", f"no durable subscription {shown(id)}"))
             return
         queue.detach()
-        del self._driver.endpoints[name]
-        self._driver.take(LinkDown(forget=True), name)
+        self._driver.gone(name, queue, forget=True)
         self._driver.store.drop_queue(name)
         reader.send(wire.DurableStatus(id, "", "gone"))
 

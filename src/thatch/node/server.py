@@ -13,7 +13,6 @@ import aiohttp
 from aiohttp import web
 
 from thatch.broker import Broker
-from thatch.broker.broker import OPERATOR
 from thatch.errors import ConfigError, PeerError, StoreError
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
@@ -24,7 +23,7 @@ from thatch.node.queues import Queues
 from thatch.node.store import Store
 from thatch.node.stream import Limits
 from thatch.protocol.codec import BYTES_MAX
-from thatch.protocol.messages import Extend, LinkDown, Tick
+from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Tick
 from thatch.protocol.wire import CLOSED_FOR_GOING, FRAME_MAX, Notice
 from thatch.space.space import Space
 

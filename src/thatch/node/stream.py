@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from thatch.node.store import Store, StoredRow
 
@@ -24,7 +24,7 @@ SEGMENT_COUNT, SEGMENT_BYTES = 128, 65_536
 Send = Callable[[Sequence[int], Sequence[bytes]], None]  # numbers, encoded events
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, frozen=True, slots=True)
 class Limits:
     """Bounds of what is kept for a receiver."""
 
@@ -72,10 +72,10 @@ class DiskRuns:
 
 
 class Stream:
-    def __init__(self, name: str, store: Store, limits: Limits) -> None:
+    def __init__(self, name: str, store: Store, limits: Limits, lost: int = 0) -> None:
         self.name, self.limits = name, limits
         self.on_disk = DiskRuns()
-        self.lost = 0  # dropped before they were acknowledged
+        self.lost = lost  # dropped before they were acknowledged
         self._store = store
         self._memory_sent: deque[tuple[int, bytes]] = deque()
         self._memory_waiting: deque[tuple[int, bytes]] = deque()
@@ -87,6 +87,10 @@ class Stream:
         self._under_way: deque[tuple[int, int]] = deque()  # number, size: sent, not acknowledged
         self._under_way_bytes = 0
         self._life = 0  # counts attachments: a page that comes for an earlier one is late
+
+    def set_limits(self, bytes_max: int, seconds_max: float) -> None:
+        """Of what is on disk, from now on."""
+        self.limits = replace(self.limits, bytes_max=bytes_max, seconds_max=seconds_max)
 
     def restore(self, row: StoredRow) -> None:
         self.on_disk.add(row.number, row.size, row.at)

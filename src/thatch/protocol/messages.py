@@ -159,6 +159,8 @@ class Refused(Message, frozen=True, tag="Refused", array_like=True):
 
 # --- From the driver -------------------------------------------------------------------------------------------------
 
+OPERATOR = ""  # the link of the driver
+
 
 class LinkUp(Message, frozen=True, tag="LinkUp", array_like=True):
     """The link is connected. Sessions of one broker only rise, also over its restarts."""

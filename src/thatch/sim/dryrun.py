@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from thatch.broker import Plan, Settings
+from thatch.broker import Plan, Settings, similarity
 from thatch.broker.dryrun import LinkPlan
 from thatch.errors import CallerError, shown
 from thatch.sim.costs import free
@@ -29,7 +29,7 @@ def plan_unsubscription(net: Overlay, id: str, settings: Settings | None = None)
     def false_positives(sender: str) -> float | None:
         """The share of its events that nobody wants at a broker, by the history at its own."""
         steps = path(net.links, home, sender)
-        shares = net.network.nodes[home].broker.similarity(own, len(steps or ()), net.network.now)
+        shares = similarity(net.network.nodes[home].broker, own, len(steps or ()), net.network.now)
         return 1 - min(shares.values()) if shares else None
 
     return _planned(net, f"removing {id!r}", leaves, settings, false_positives)

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.broker import Broker, ClientState, Settings
-from thatch.broker.broker import OPERATOR
 from thatch.errors import CallerError
 from thatch.protocol import codec
 from thatch.protocol.messages import (
+    OPERATOR,
     Deliver,
     Effect,
     Extend,
@@ -138,6 +138,7 @@ class Observer:
     def published(self, client: str, broker: str, event: Publish, now: float) -> None: ...
     def delivered(self, client: str, broker: str, delivered: Deliver, now: float) -> None: ...
     def refused(self, client: str, broker: str, reject: Reject, now: float) -> None: ...
+    def handled(self, broker: str, message: Message, link: str, effects: list[Effect], now: float) -> None: ...
     def landed(self, event: str, now: float) -> None:
         """No copy of the event is on its way any longer."""
 
@@ -378,6 +379,7 @@ class Network:
             began = time.perf_counter()
             effects = node.broker.handle(message, link, self.now)
             busy = node.cost(message, time.perf_counter() - began, node.broker)
+            self.observer.handled(name, message, link, effects, self.now)
             if self._disk and effects and isinstance(effects[0], Persist):
                 busy += self._disk  # a barrier for all that follows, also of later messages
             node.handled[type(message).__name__] += 1

@@ -1,0 +1,183 @@
+"""Subscriptions and advertisements as they come, change and leave: what is wrong with one is refused before anything
+changes; what is taken is recorded, and followed up by forwarding.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from thatch.broker.forwarding import Forwarding
+from thatch.broker.growth import Growth
+from thatch.broker.handling import LEAVING, PRESERVED, Handling
+from thatch.broker.link import Link
+from thatch.broker.pace import Pace
+from thatch.broker.router import Router
+from thatch.errors import CallerError, shown
+from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, is_of_broker, overlay_id
+from thatch.protocol.messages import (
+    Accepted,
+    Advertise,
+    Drop,
+    Put,
+    Record,
+    Replace,
+    Subscribe,
+    Tick,
+    Unadvertise,
+    Unsubscribe,
+)
+
+
+class Intake:
+    def __init__(self, name: str, forwarding: Forwarding, router: Router, growth: Growth, handling: Handling) -> None:
+        """`name`: of the broker."""
+        self._name, self._forwarding, self._router = name, forwarding, router
+        self._links, self._growth, self._handling = forwarding.links, growth, handling
+        self._pace = Pace()
+        self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
+
+    # --- Messages -----------------------------------------------------------------------------------------------------
+
+    def subscribe(self, message: Subscribe, link: str) -> None:
+        if not message.retracts:
+            self.put(message, link)
+            return
+        if self._links[link].is_client:
+            raise CallerError(
+                f"a client retracts nothing with a subscription: unsubscribe {shown(message.retracts[0])}"
+            )
+        self._exchange(link, dict.fromkeys(message.retracts), {message.id: message.where})
+
+    def unsubscribe(self, message: Unsubscribe, link: str) -> None:
+        if not (message.also or message.replacements or message.prune):
+            self.drop(message, link)
+            return
+        if self._links[link].is_client:
+            raise CallerError(f"a client unsubscribes one id at a time, and sends nothing with it: {shown(message.id)}")
+        gone = {id: message.prune.get(id) for id in (message.id, *message.also)}
+        self._exchange(link, gone, message.replacements)
+
+    def put(self, message: Subscribe | Replace | Advertise, link: str) -> None:
+        table = ADVERTISEMENTS if isinstance(message, Advertise) else SUBSCRIPTIONS
+        source = self._links[link]
+        expires = None if isinstance(message, Replace) else message.expires
+        if isinstance(message, Replace) and source.is_client:
+            own = overlay_id(self._name, link, message.id)
+            held = self._forwarding.received.table(table).of_link(link).get(own)
+            if held is None:
+                raise CallerError(f"no subscription {shown(message.id)} to replace: subscribe it")
+            expires = held.expires
+        cells = message.cells if isinstance(message, Subscribe) and source.agrees else ()
+        self.hold(table, source, message.id, message.where, expires, cells)
+        if source.is_client:
+            self._handling.send(link, Accepted(message.seq))
+
+    def drop(self, message: Unsubscribe | Unadvertise, link: str) -> None:
+        table = ADVERTISEMENTS if isinstance(message, Unadvertise) else SUBSCRIPTIONS
+        source = self._links[link]
+        id = self._own_id(table, source, message.id)
+        if id is not None and self.remove(table, link, id) and source.is_client:
+            self._handling.send(link, Accepted(message.seq))
+        elif source.is_client:
+            raise CallerError(f"no {ENTRY_NAMES[table]} {shown(message.id)}")
+
+    def tick(self, message: Tick, link: str) -> None:
+        """Leases end, and preserved subscriptions are replaced."""
+        now = self._handling.now
+        for key in [key for key, expires in self._expiries.items() if expires <= now]:
+            self.remove(*key)
+        self._pace.replace_preserved(list(self._forwarding.brokers()), self._forwarding.settings, now)
+
+    # --- What follows from them ---------------------------------------------------------------------------------------
+
+    def hold(
+        self, table: str, source: Link, id: str, where: str, expires: float | None, cells: tuple[int, ...] = ()
+    ) -> None:
+        """Take in what came over a link."""
+        own, now = self._own_id(table, source, id), self._handling.now
+        if own is None:
+            return
+        if expires is not None and not expires > now:
+            raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {now!r}")
+        self._forwarding.put(table, source.name, own, where, self._growth.region(where), expires, cells)
+        self._pace.note_change(now)
+        self.note_expiry(table, source.name, own, expires)
+        self._handling.record(Put(table, source.name, own, where, expires))
+
+    def remove(self, table: str, link: str, id: str) -> bool:
+        """An entry leaves. Whether it was there."""
+        if not self._forwarding.drop(table, link, id, self._prune_of(table, link, id)):
+            return False
+        self._pace.note_change(self._handling.now)
+        self._note_gone(table, link, id)
+        return True
+
+    def forget_link(self, name: str) -> None:
+        """A link has gone for good, and all that came over it: a client's subscriptions as if it had withdrawn them."""
+        if self._links[name].is_client:
+            for id in list(self._forwarding.received.subscriptions.of_link(name)):
+                self.remove(SUBSCRIPTIONS, name, id)
+        for id in self._links[name].outbound.subscriptions.preserved:
+            self._handling.record(Drop(PRESERVED, name, id), Drop(LEAVING, name, id))
+        for table, id in self._forwarding.forget_link(name):
+            self._note_gone(table, name, id)
+
+    def send_updates(self) -> None:
+        """Send each neighbour the net change, and record what is preserved for it."""
+        for link in self._forwarding.brokers():
+            self._handling.send(link.name, *self._forwarding.drain_updates(link))
+            for id, saved in link.outbound.subscriptions.take_unsaved().items():
+                where, hops_left = saved or (None, {})
+                leaving = json.dumps(hops_left) if hops_left else None
+                self._handling.record(_kept(PRESERVED, link.name, id, where), _kept(LEAVING, link.name, id, leaving))
+
+    def note_expiry(self, table: str, link: str, id: str, expires: float | None) -> None:
+        if expires is None:
+            self._expiries.pop((table, link, id), None)
+        else:
+            self._expiries[table, link, id] = expires
+
+    def _note_gone(self, table: str, link: str, id: str) -> None:
+        self._expiries.pop((table, link, id), None)
+        self._handling.record(Drop(table, link, id))
+
+    def _exchange(self, link: str, gone: Mapping[str, dict[str, int] | None], new: Mapping[str, str]) -> None:
+        """Of what a neighbour sent, some leave and others come in their place."""
+        regions = {id: (where, self._growth.region(where)) for id, where in new.items()}
+        held = self._forwarding.received.subscriptions.of_link(link)
+        leaving = {id: prune for id, prune in gone.items() if id in held}
+        self._forwarding.exchange(link, leaving, regions)
+        self._pace.note_change(self._handling.now)
+        for id, where in new.items():
+            self.note_expiry(SUBSCRIPTIONS, link, id, None)
+            self._handling.record(Put(SUBSCRIPTIONS, link, id, where))
+        for id in leaving:
+            self._note_gone(SUBSCRIPTIONS, link, id)
+
+    def _prune_of(self, table: str, link: str, id: str) -> dict[str, int] | None:
+        """How far a client's subscription is to be withdrawn; its history is not needed any longer."""
+        received = self._forwarding.received.subscriptions
+        entry = received.of_link(link).get(id) if table == SUBSCRIPTIONS else None
+        if entry is None or not self._links[link].is_client:
+            return None
+        prune = self._forwarding.prune_of(entry, self._router.distances, self._handling.now)
+        self._router.distances.forget(id)
+        return prune
+
+    def _own_id(self, table: str, source: Link, id: str) -> str | None:
+        """The id by which the overlay knows it: a client's id with where it lives. None for an echo of our own
+        advertisement; a subscription of ours that comes back may be preserved there, and cover others."""
+        if source.is_client:
+            if not id:
+                raise CallerError("an id must not be empty")
+            return overlay_id(self._name, source.name, id)
+        is_echo = table == ADVERTISEMENTS and is_of_broker(id, self._name)
+        return None if is_echo else id
+
+    def check_invariants(self) -> None:
+        for table, link, id in self._expiries:
+            assert id in self._forwarding.received.table(table).of_link(link)
+
+
+def _kept(table: str, link: str, id: str, where: str | None) -> Record:
+    return Drop(table, link, id) if where is None else Put(table, link, id, where)

@@ -1,0 +1,162 @@
+"""Links come up, greet, are met, go down, and are forgotten. link_states.py has the states; what a greeting must say to
+be taken is checked here. A broker on both sides of a link closes a cycle: the younger link goes."""
+
+from __future__ import annotations
+
+from thatch.broker.forwarding import Forwarding
+from thatch.broker.growth import Growth
+from thatch.broker.handling import Handling
+from thatch.broker.intake import Intake
+from thatch.broker.link import Link
+from thatch.broker.link_states import LinkAction, LinkInput
+from thatch.broker.resync import Resync
+from thatch.broker.settling import Settling
+from thatch.errors import CallerError, PeerError
+from thatch.protocol.ids import check_name
+from thatch.protocol.messages import PROTOCOL, Drop, Hello, LinkDown, LinkUp, Put, Refused
+from thatch.space.space import Space
+
+
+class Sessions:
+    def __init__(
+        self,
+        name: str,
+        forwarding: Forwarding,
+        settling: Settling,
+        growth: Growth,
+        intake: Intake,
+        resync: Resync,
+        handling: Handling,
+    ) -> None:
+        """`name`: of the broker."""
+        self._name, self._forwarding, self._links = name, forwarding, forwarding.links
+        self._settling, self._growth, self._intake = settling, growth, intake
+        self._resync, self._handling = resync, handling
+
+    # --- Messages -----------------------------------------------------------------------------------------------------
+
+    def link_up(self, message: LinkUp, name: str) -> None:
+        check_name(name)
+        link = self._links.get(name)
+        if link is not None and link.is_client != message.is_client:
+            raise CallerError(f"link {name!r} was a {'client' if link.is_client else 'broker'}: forget it first")
+        last = 0 if link is None else link.session
+        if message.session <= last:
+            raise CallerError(f"the session numbers of link {name!r} must rise: {message.session} came after {last}")
+        if link is None:
+            link = self.add_link(name, message.is_client, message.durable)
+            self._record(link)
+        elif link.is_client and link.set_durable(message.durable):
+            self._record(link)
+        link.connect(message.session)
+        self._greet(link)
+        if link.is_client and link.is_durable:
+            self._announce()
+
+    def link_down(self, message: LinkDown, name: str) -> None:
+        self._links[name].disconnect()
+        if message.forget:
+            self._forget(name)
+
+    def hello(self, message: Hello, name: str) -> None:
+        link = self._links[name]
+        if message.session < link.peer_session:  # from before a cut
+            return
+        space = self._checked_space(message, link)
+        if not link.is_client and self._closes_cycle(message, link):
+            return
+        if link.action(LinkInput.HELLO) is LinkAction.MEET:
+            agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
+            behind = None if link.is_client or space.extends(self._growth.space) else space
+            link.meet(message.session, agrees, behind)
+            self._resync.send_digest(link)
+        if not link.is_client:
+            if link.set_durable(message.durable):
+                self._record(link)
+            link.set_members(message.members)
+            self._announce()
+
+    def refused(self, message: Refused, name: str) -> None:
+        """A neighbour refuses the link; the driver hears it from the endpoint."""
+
+    # --- What they bring about ----------------------------------------------------------------------------------------
+
+    def add_link(self, name: str, is_client: bool, durable: bool) -> Link:
+        """A peer that was not there before."""
+        policy = self._forwarding.settings.policy_of(name)
+        link = Link(name, is_client, self._growth.space, policy, self._name)
+        link.set_durable(durable)
+        self._forwarding.add_link(link)
+        return link
+
+    def _record(self, link: Link) -> None:
+        kind = "client" if link.is_client else "broker"
+        self._handling.record(Put("links", "", link.name, f"{kind} durable" if link.is_durable else kind))
+
+    def _checked_space(self, message: Hello, link: Link) -> Space:
+        """The space of a peer whose greeting is in order."""
+        name = link.name
+        if link.is_met and message.session > link.peer_session:
+            raise PeerError(f"{name!r} begins session {message.session} within session {link.peer_session}")
+        if message.name != name:
+            raise PeerError(f"link {name!r}: the peer calls itself {message.name!r}")
+        if message.is_client != link.is_client:
+            kinds = ("a client", "a broker") if message.is_client else ("a broker", "a client")
+            raise PeerError(f"link {name!r}: the peer says that it is {kinds[0]}, and not {kinds[1]}")
+        if message.version != PROTOCOL:
+            raise PeerError(f"{name!r} speaks version {message.version} of the protocol, this broker {PROTOCOL}")
+        own, space = self._growth.space, self._growth.read(message.space)
+        if not own.extends(space) and (link.is_client or not space.extends(own)):
+            raise PeerError(f"{name!r} uses another space: {space}; this broker uses {own}")
+        return space
+
+    def _closes_cycle(self, message: Hello, link: Link) -> bool:
+        """A broker on both sides of a link closes a cycle. Of the two links the younger one goes, and is forgotten.
+        Whether that is this one."""
+        for name in message.members:
+            rivals = [each for each in self._forwarding.brokers() if each is not link and name in each.members]
+            if name != self._name and not rivals:
+                continue
+            order = list(self._links)
+            younger = max([link, *rivals], key=lambda each: order.index(each.name))
+            reached = f"by link {rivals[0].name!r}" if rivals else "here"
+            reason = f"broker {name!r} is reached {reached} already: link {younger.name!r} would close a cycle"
+            self._handling.reject(younger.name, Refused(0, "", reason), close=True)
+            younger.hang_up()
+            self._forget(younger.name)
+            return younger is link
+        return False
+
+    def _forget(self, name: str) -> None:
+        self._intake.forget_link(name)
+        self._handling.record(Drop("links", "", name))
+        self._settling.forget(name)
+        self._growth.forget_link(name)
+        self._announce()
+
+    def _members_except_behind(self, link: Link) -> tuple[str, ...]:
+        """The brokers on this side of a link, also those behind others that are cut and will return."""
+        if link.is_client:
+            return ()
+        others = [each for each in self._forwarding.brokers() if each is not link]
+        return (self._name, *(name for each in others for name in each.members))
+
+    def _greet(self, link: Link) -> None:
+        durable = any(each.is_durable for each in self._links.values() if each is not link) and not link.is_client
+        members, partition = self._members_except_behind(link), self._partition()
+        hello = Hello(
+            self._name, link.session, self._growth.text, members=members, durable=durable, partition=partition
+        )
+        link.note_greeting(hello)
+        self._handling.send(link.name, hello)
+
+    def _announce(self) -> None:
+        """Greet the neighbours again to which the greeting says something new."""
+        durable = [link.name for link in self._links.values() if link.is_durable]
+        for link in self._forwarding.brokers():
+            now = self._members_except_behind(link), durable not in ([], [link.name])
+            if link.is_up and (link.announced is None or now != (link.announced.members, link.announced.durable)):
+                self._greet(link)
+
+    def _partition(self) -> str:
+        return "" if self._forwarding.cells is None else self._forwarding.cells.id

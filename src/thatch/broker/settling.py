@@ -1,0 +1,56 @@
+"""When a message has settled: link.py says by which rule. What waits, and the answers to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from thatch.broker.forwarding import Forwarding
+from thatch.broker.handling import Handling
+from thatch.protocol.messages import Flush, Message, Settled
+
+
+class Settling:
+    def __init__(self, forwarding: Forwarding, handling: Handling) -> None:
+        self._forwarding, self._links, self._handling = forwarding, forwarding.links, handling
+
+    def wait(self, seq: int, link: str) -> None:
+        """A message of a link has been handled: it is answered when it has settled."""
+        source = self._links.get(link)
+        if source is not None and source.is_met:
+            source.wait(seq, self.unsettled(link))
+
+    def unsettled(self, but: str) -> dict[str, int]:
+        """The neighbours that have not settled all that they were sent, and how much that is; all but one."""
+        brokers = self._forwarding.brokers()
+        return {each.name: each.sent_total for each in brokers if each.name != but and each.sent_total > each.settled}
+
+    def answer(self) -> None:
+        """Send `Settled` for what has settled by now."""
+        for link in self._links.values():
+            if link.waiting:
+                seq = link.take_settled(self._links)
+                if seq is not None:
+                    self._handling.send(link.name, Settled(seq))
+
+    def spread(self, but: str, make: Callable[[int], Message]) -> None:
+        """To every neighbour but one; to those that are not synced, something to wait for."""
+        for link in self._forwarding.brokers():
+            if link.name == but:
+                continue
+            if link.is_synced:
+                self._handling.send(link.name, make(link.next_seq()))
+            else:
+                link.mark_unsent()
+
+    def forget(self, name: str) -> None:
+        """A link is gone for good: a new one of its name would count from the start."""
+        for link in self._links.values():
+            link.stop_waiting_for(name)
+
+    # --- Messages -----------------------------------------------------------------------------------------------------
+
+    def flush(self, message: Flush, link: str) -> None:
+        self.spread(link, Flush)
+
+    def settle(self, message: Settled, link: str) -> None:
+        self._links[link].settle(message.seq)
