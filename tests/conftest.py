@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,19 +75,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _black(items: list[pytest.Item]) -> set[pytest.Item]:
-    """What the whole suite leaves out. Of the combinations of several parameters it runs every second one, as on a
-    chessboard: each engine meets half of the cases, and each case half of the engines. `make soak`, and whoever names
-    a file, runs all."""
+    """What the whole suite leaves out: what is marked so, and of the combinations of several parameters every second
+    one, as on a chessboard: each engine meets half of the cases, and each case half of the engines. `make soak`, and
+    whoever names a file, runs all."""
     seen: dict[tuple[str, int], dict[str, int]] = {}  # the values of each parameter of a test, numbered
     black = set()
     for item in items:
         numbers = []
-        for place, value in enumerate(getattr(getattr(item, "callspec", None), "_idlist", ())):
+        for place, value in enumerate(_values(item)):
             known = seen.setdefault((item.nodeid.split("[")[0], place), {})
             numbers.append(known.setdefault(value, len(known)))
-        if len(numbers) > 1 and sum(numbers) % 2:
+        if (len(numbers) > 1 and sum(numbers) % 2) or _is_soak(item):
             black.add(item)
     return black
+
+
+def _values(item: pytest.Item) -> Sequence[str]:
+    """Those of its parameters, as its name has them."""
+    return getattr(getattr(item, "callspec", None), "_idlist", ())
+
+
+def _is_soak(item: pytest.Item) -> bool:
+    """Whether it has the mark `soak`, without arguments or with the value of one of its parameters."""
+    mark = item.get_closest_marker("soak")
+    return mark is not None and (not mark.args or bool({*mark.args} & {*_values(item)}))
 
 
 def _is_quick(item: pytest.Item) -> bool:

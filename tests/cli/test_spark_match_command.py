@@ -146,6 +146,7 @@ def test_parquet_in_and_out(match: Run, engine: str) -> None:
     assert sorted(path.name for path in Path().iterdir() if path.name.startswith("found")) == ["found"]
 
 
+@pytest.mark.soak("spark")
 def test_what_is_wrong_is_left_out_and_written_down(match: Run) -> None:
     Path("wrong.txt").write_text("price < 20\nprize < 3\nsymbol LIKE '%x'\n")
     arguments = ["events.csv", "--where", "where.txt", "--where", "wrong.txt", "--output", "out.json"]
@@ -241,6 +242,7 @@ def test_bounds_as_text(match: Run) -> None:
     assert not Path("thatch-skipped/events").exists()
 
 
+@pytest.mark.soak("spark")
 def test_json_events(match: Run) -> None:
     Path("events.jsonl").write_text(
         '{"price": 12.5, "symbol": "A", "tags": {"x": [1]}}\n{"price": "abc"}\n'
@@ -440,6 +442,7 @@ rules:
 """
 
 
+@pytest.mark.soak("spark")
 def test_rules_in_yaml_keep_their_ids_columns_and_lines(match: Run) -> None:
     pq.write_table(events(50), "events.parquet")
     Path("rules.yaml").write_text(YAML, encoding="utf-8")

@@ -77,6 +77,7 @@ def test_reduce(run: Run) -> None:
     assert run("reduce", "--overwrite", "--output", "out.csv", where="one.txt")[0] == 1
 
 
+@pytest.mark.soak("spark")
 def test_bad_input(run: Run) -> None:
     Path("bad.txt").write_text("price < 5\nprize < 3\n", encoding="utf-8")
     for command in (["reduce"], ["audit"], ["learn", "events.csv"]):
@@ -138,6 +139,7 @@ def test_learn(run: Run, engine: str) -> None:
     assert status == 2 and "exists already" in err
 
 
+@pytest.mark.soak("spark")
 def test_reduce_keeps_further_columns(run: Run) -> None:
     Path("rules.csv").write_text("id,where,owner\n1,price < 20,ann\n2,price < 10,bob\n", encoding="utf-8")
     status, out, _ = run("reduce", "--output", "out.json", "--json", where="rules.csv")
@@ -146,6 +148,7 @@ def test_reduce_keeps_further_columns(run: Run) -> None:
     assert sorted((row["id"], row["subscription_owner"]) for row in rows) == [(1, "ann"), (2, "bob")]
 
 
+@pytest.mark.soak("spark")
 def test_without_a_space(
     engine: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
@@ -160,6 +163,7 @@ def test_without_a_space(
     assert "give " in capsys.readouterr().err
 
 
+@pytest.mark.soak("spark")
 def test_learn_says_what_nobody_wants(run: Run) -> None:
     """The space is that of the events."""
     rows = [{"price": 5.0 * at, "symbol": "AB"[at % 2]} for at in range(100)]
@@ -176,7 +180,8 @@ def test_learn_says_what_nobody_wants(run: Run) -> None:
         assert sum(space.where(lines[at + 1]).contains(row) for row in rows) == count
 
 
-def test_learn_with_bad_events(run: Run, engine: str) -> None:
+@pytest.mark.soak("spark")
+def test_learn_with_bad_events(run: Run) -> None:
     Path("bad.csv").write_text("symbol,price\nA,5\nB,many\nC,2000\nD,8\n", encoding="utf-8")
     status, out, err = run("learn", "bad.csv")
     assert (status, out) == (2, "") and "'many'" in err
@@ -188,7 +193,7 @@ def test_learn_with_bad_events(run: Run, engine: str) -> None:
     )
     assert status == 0 and (result["events"], result["subscriptions"], result["skipped"]) == (4, 1, 1)
     assert pq.read_table("some/matches").column("id").to_pylist() == ["wrong.txt:1"]
-    for command in ("reduce", "audit") if engine == "local" or SOAK else ():
+    for command in ("reduce", "audit"):
         _, out, _ = run(command, "--on-error", "skip", where="wrong.txt")
         assert "left out 1 wrong rule: `thatch validate` lists them" in out
     status, _, err = run("learn", "events.csv", "--time-zone", "UTC")

@@ -44,6 +44,7 @@ def test_redundant_rules_of_real_filters(name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.soak("4")
 @pytest.mark.parametrize("attributes", [3, 4])
 def test_leaving_rechecks_fifty_times_fewer_and_promotes_the_same(attributes: int) -> None:
     assert unsubscribed(attributes, count=10_000, leaving=1_000)["times fewer"] >= 50

@@ -31,6 +31,7 @@ from helpers.cover_oracles import (
     tiling,
     whole,
 )
+from helpers.strategies import soaked
 from helpers.yardstick import yardsticks
 from thatch import Space
 from thatch.cover import ENGINES, Covered, Uncovered, Unproven, verify
@@ -216,7 +217,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # here there would be millions of them
 CASES = [(name, case) for name in ENGINES for case in (WORST if ENGINES[name].covers_by == "union" else ENOUGH_FOR_ONE)]
 
 
-@pytest.mark.parametrize(("name", "case"), CASES)
+@pytest.mark.parametrize(("name", "case"), soaked(CASES[::2], CASES))
 def test_a_worst_case_is_decided_or_given_up_in_time(name: str, case: str) -> None:
     compiled(name)
     worst = worst_case(case)

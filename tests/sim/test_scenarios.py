@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from helpers.strategies import soaked
 from thatch import Space
 from thatch.broker import Settings
 from thatch.cli.main import main
@@ -55,11 +54,9 @@ SMALL = [
 ]
 
 
-SCENARIOS = ["unsubscriptions", "clustered", "mobile-all", *soaked([], ["complex", "mobile"])]
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.soak("complex", "mobile", "mobile-all")
+@pytest.mark.parametrize("scenario", ["unsubscriptions", "complex", "clustered", "mobile", "mobile-all"])
 def test_scenarios_run(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", scenario, *SMALL, "--cover", "pairwise", "--retract", "--packed", "--theta", "0.9"]) == 0
     assert '"published": 40' in capsys.readouterr().out

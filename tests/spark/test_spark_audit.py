@@ -103,7 +103,7 @@ def alerts(count: int, symbols: Sequence[str]) -> dict[str, str]:
     return clauses
 
 
-@pytest.mark.skipif(not SOAK, reason="takes half a minute: set THATCH_SOAK")
+@pytest.mark.soak
 def test_many_alerts(spark: SparkSession) -> None:
     """A hundred thousand, as typed bounds; without mergers, which take longer than all the rest."""
     draw, n = np.random.default_rng(SEED), 100_000

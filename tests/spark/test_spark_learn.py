@@ -163,6 +163,7 @@ def test_the_page_needs_nothing_but_itself(world: Any) -> None:
     assert "phi of subscriptions" in text and "<h2>Where events are</h2>" in text
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:1 clauses are wrong")
 def test_bad_events_are_left_out(spark: SparkSession) -> None:
     space = Space.parse("x int not null 0..9")

@@ -54,8 +54,8 @@ import thatch.spark as ts
 # A join costs seconds of a compiler's time, however small it is: so here one kind of it, there the other.
 BROADCAST = some_ways("native broadcast", "arrow", "files by path")
 SHUFFLED = some_ways("native shuffled", "files by scan")
-FEW = some_ways("native broadcast", "arrow", "files by path")
-INDEXED = some_ways("arrow", "files by path")
+FEW = some_ways("native broadcast", "arrow")
+INDEXED = some_ways("arrow")
 
 
 def named(ways: Sequence[Way]) -> pytest.MarkDecorator:

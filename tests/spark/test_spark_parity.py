@@ -96,6 +96,7 @@ def test_texts_of_decimals(spark: SparkSession) -> None:
         assert 5 < len(good) < len(texts)
 
 
+@pytest.mark.soak
 def test_what_is_learnt(spark: SparkSession) -> None:
     workload = every_type([SEED + 9], 30, 150)
     theirs = ts.learn(frame_of(spark, workload.events), workload.subscriptions(spark), workload.space)
