@@ -21,6 +21,8 @@ In reading order:
     resync        a peer says what it holds, and is sent what differs
     sessions      links come up, greet, are met, go down
     restore       a broker as it was, from its records
+    reasons       why a neighbour was sent something, or was not
+    stories       what was done about an id, and why, in order, while tracing is on
     broker        `Broker.handle`: messages in, effects out
     inspect       why something was forwarded, or was not
     dryrun        plans before acts: what would be sent, found out on a copy

@@ -36,6 +36,7 @@ from thatch.broker.router import Router
 from thatch.broker.sessions import Sessions
 from thatch.broker.settling import Settling
 from thatch.broker.statistics import Distances
+from thatch.broker.stories import BYTES_MAX, ENTRIES_MAX, Stories, StoryEntry
 from thatch.broker.tables import ReceivedTables
 from thatch.errors import CallerError, PeerError, ThatchError
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name
@@ -98,6 +99,7 @@ class Broker:
         check_name(name)
         self.name = name
         settings = settings or Settings()
+        self._stories: Stories | None = None
         self._handling = handling = Handling()
         self._forwarding = forwarding = Forwarding(space, settings)
         self._links = forwarding.links
@@ -157,6 +159,8 @@ class Broker:
         For several messages, one list for each, as from one after the other; events among them are looked up together.
         The list of a message that fails ends with its error, after what it brought about before, and the other lists
         stand: nothing that was recorded or is to be sent is lost with it. A message alone raises its error."""
+        if self._stories is not None:
+            return self._handle_traced(message, link, now, self._stories)
         if type(message) is Publish and link != OPERATOR:
             effects: list[Effect] = []
             self._router.publish(message, link, now, effects)
@@ -203,6 +207,30 @@ class Broker:
                 found.append([*self._handling.take_effects(), error])
         return found
 
+    def _handle_traced(
+        self, message: Message | Sequence[Message], link: str, now: float, stories: Stories
+    ) -> list[Effect] | list[list[Effect | Exception]]:
+        """As `handle`, each message by itself, and noted when it is done."""
+        lists: list[list[Effect | Exception]] = []
+        self._stories = None
+        try:
+            for each in [message] if isinstance(message, Message) else message:
+                source = self._links.get(link)
+                state = None if source is None else source.state
+                (effects,) = self._handle_all([each], link, now)
+                stories.note(each, link, state, effects, now, self.space)
+                lists.append(effects)
+        finally:
+            self._stories = stories
+        if not isinstance(message, Message):
+            return lists
+        alone: list[Effect] = []
+        for effect in lists[0]:
+            if isinstance(effect, Exception):
+                raise effect
+            alone.append(effect)
+        return alone
+
     def _is_ignored(self, message: Message, link: str) -> bool:
         """Whether a message comes over an unknown link, or in a state in which it means nothing."""
         source, input = self._links.get(link), INPUTS.get(type(message))
@@ -233,6 +261,27 @@ class Broker:
             )
         self._router.tune(settings)
         self._forwarding.retune(settings)
+
+    # --- Stories ------------------------------------------------------------------------------------------------------
+
+    def start_tracing(self, entries_max: int = ENTRIES_MAX, bytes_max: int = BYTES_MAX) -> None:
+        """Keep what is done about each message from now on, and why, up to these bounds (stories.py)."""
+        self._stories = Stories(self.name, self._forwarding, entries_max, bytes_max)
+
+    def stop_tracing(self) -> None:
+        """Forget all stories."""
+        self._stories = None
+
+    def story(self, id: str) -> list[StoryEntry]:
+        """What was done about a subscription or an advertisement (by the id that the overlay knows: `B1/ann/cheap`), an
+        event or a link, and why, in order, since tracing was started.
+
+        Raises:
+            CallerError: Tracing is off.
+        """
+        if self._stories is None:
+            raise CallerError(f"broker {self.name!r} is not traced: start_tracing() first")
+        return self._stories.story(id)
 
     # --- Inspection: inspect.py has more ------------------------------------------------------------------------------
 

@@ -137,7 +137,9 @@ def plan_policy(broker: Broker, policy: Policy, links: Iterable[str] | None = No
 
 def copied(broker: Broker) -> Broker:
     """A broker that knows the same, and goes its own way. Regions, and what clauses mean, are shared."""
-    return deepcopy(broker, broker.shared())
+    other = deepcopy(broker, broker.shared())
+    other.stop_tracing()
+    return other
 
 
 def sent_over(effects: Iterable[Effect]) -> dict[str, LinkPlan]:

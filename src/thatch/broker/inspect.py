@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thatch.broker.broker import Broker
+from thatch.broker.reasons import listed, reason_for
 from thatch.errors import CallerError, shown
 from thatch.protocol.ids import SUBSCRIPTIONS
 
@@ -16,25 +17,14 @@ def why_sent(broker: Broker, id: str, link: str) -> str:
         raise CallerError(f"broker {broker.name!r} has no neighbour {shown(link)}")
     outbound = broker.outbound(SUBSCRIPTIONS, link)
     if id in outbound.preserved:
-        names = ", ".join(map(repr, outbound.active_set.dependents(id)))
+        names = listed(outbound.active_set.dependents(id))
         return f"{id!r} has left, and is preserved at {link!r} for the subscriptions that it covers: {names}"
-    entries = broker.received.subscriptions.of_id(id)
-    if not entries:
+    if not broker.received.subscriptions.of_id(id):
         raise CallerError(f"broker {broker.name!r} knows no subscription {shown(id)}")
-    if id in outbound.wheres:
-        certificate = outbound.active_set.certificate(id)
-        if certificate is None:
-            as_merger = "" if not outbound.merges else f", merged with others as {outbound.sent_as(id)!r}"
-            return f"{id!r} was sent to {link!r}{as_merger}"
-        if not certificate:
-            return f"{id!r} was not sent to {link!r}: no event can match it"
-        names = ", ".join(map(repr, certificate))
-        return f"{id!r} was not sent to {link!r}: it is covered by what was sent there: {names}"
-    if broker.settings.routing == "events":
-        return f"{id!r} was not sent to {link!r}: events flood, subscriptions stay where they are"
-    if list(entries) == [link]:
-        return f"{id!r} was not sent to {link!r}: it came from there"
-    return f"{id!r} was not sent to {link!r}: no publisher there advertised an event that it wants"
+    is_sent, reason = reason_for(broker, SUBSCRIPTIONS, id, link)
+    if is_sent:
+        return f"{id!r} was sent to {link!r}" + (f", {reason}" if reason else "")
+    return f"{id!r} was not sent to {link!r}: {reason}"
 
 
 def why_forwarded(broker: Broker, event: Mapping[str, Any], link: str) -> str:
@@ -46,7 +36,7 @@ def why_forwarded(broker: Broker, event: Mapping[str, Any], link: str) -> str:
     entries = broker.received.subscriptions.holding(broker.space.encode(event))
     ids = [entry.id for entry in entries if entry.link == link]
     if ids:
-        return f"the event goes to {link!r}: it is wanted by {', '.join(map(repr, ids))}"
+        return f"the event goes to {link!r}: it is wanted by {listed(ids)}"
     return f"the event does not go to {link!r}: no subscription from there wants it"
 
 
