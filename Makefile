@@ -22,7 +22,7 @@ test: $(READY)
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy > $(VENV)/mypy.log 2>&1 & types=$$!; \
-	    $(BIN)/python -m pytest -n 3; tests=$$?; \
+	    $(BIN)/python -m pytest -n 2; tests=$$?; \
 	    wait $$types; checked=$$?; cat $(VENV)/mypy.log; [ $$checked -eq 0 ] && exit $$tests; exit 1
 
 quick: check
