@@ -61,7 +61,8 @@ _PLAIN_STRINGS = re.compile(r"\s*+'[^'\\]{0,999}+'(?:\s*+,\s*+'[^'\\]{0,999}+')*
 _PLAIN_INTS = re.compile(r"\s*+-?[0-9]{1,9}+(?:\s*+,\s*+-?[0-9]{1,9}+)*+\s*+")
 _TYPED_HEAD = re.compile(rf"({_keyword('DATE')}|{_keyword('TIMESTAMP')}\w*){_BLANK}(.*)", re.DOTALL)
 
-_STRETCH = re.compile(f"[^'\"`0-9]{{{STRETCH_MAX}}}")
+# From the beginning of each stretch only: from every character of it, the search would be quadratic.
+_STRETCH = re.compile(f"(?<![^'\"`0-9])[^'\"`0-9]{{{STRETCH_MAX}}}")
 
 # Constructs that errors are counted by.
 ARITHMETIC, BAD_LITERAL, TOO_LARGE = "arithmetic", "literal that does not fit", "clause too large"
