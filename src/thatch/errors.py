@@ -10,14 +10,27 @@ import difflib
 from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
+# What a refusal says to programs, over the wire too. docs/protocol.md says what each means; none changes its meaning.
+Code = Literal[
+    "advertisement", "clause", "cycle", "disk_full", "event", "id", "invalid", "kind", "later", "lease", "limit",
+    "name", "not_allowed", "order", "protocol", "space", "unknown_id", "version",
+]  # fmt: skip
+TOO_LARGE, TOO_MANY_TERMS = "clause too large", "too many terms"  # constructs of errors about limits of clauses
 NAMES_LISTED = 12  # of what there is, in an error about a name that is not known
 NAMES_COMPARED, NAME_COMPARED = 500, 80  # names, and characters of each, that a misspelt one is compared with
 
 
 class ThatchError(Exception):
-    """Anything that Thatch raises on purpose."""
+    """Anything that Thatch raises on purpose. `code` is for programs: it stays when the words of an error change."""
+
+    code: Code = "invalid"
+
+    def __init__(self, *args: Any, code: Code | None = None) -> None:
+        super().__init__(*args)
+        if code is not None:
+            self.code = code
 
 
 class CallerError(ThatchError, ValueError):
@@ -27,9 +40,13 @@ class CallerError(ThatchError, ValueError):
 class SpaceError(CallerError):
     """A space, or an attribute of one, is not well defined."""
 
+    code: Code = "space"
+
 
 class EventError(CallerError):
     """A value does not fit its attribute: wrong type, outside the domain, or missing."""
+
+    code: Code = "event"
 
     def __init__(self, attribute: str, value: Any, rule: str, row: int | None = None) -> None:
         place = f"attribute {attribute!r}" if row is None else f"attribute {attribute!r}, row {row}"
@@ -56,7 +73,8 @@ class ClauseError(CallerError):
     def __init__(
         self, rule: str, line: int = 1, column: int = 1, hint: str = "", construct: str = MALFORMED_CLAUSE
     ) -> None:
-        super().__init__(f"line {line}, column {column}: {rule}" + (f" ({hint})" if hint else ""))
+        text = f"line {line}, column {column}: {rule}" + (f" ({hint})" if hint else "")
+        super().__init__(text, code="limit" if construct in (TOO_LARGE, TOO_MANY_TERMS) else "clause")
         self.rule = rule
         self.line = line
         self.column = column
@@ -97,7 +115,7 @@ class TooManyTerms(ClauseError):
         super().__init__(
             f"the clause needs {needed:,} terms, at most {cap:,} are allowed",
             hint="split it into several subscriptions, or write alternatives of one attribute as an IN list",
-            construct="too many terms",
+            construct=TOO_MANY_TERMS,
         )
         self.needed = needed
         self.cap = cap
@@ -108,6 +126,8 @@ class TooManyTerms(ClauseError):
 
 class UnknownSubscription(CallerError, KeyError):
     """No subscription has this id."""
+
+    code: Code = "unknown_id"
 
     def __init__(self, id: Any) -> None:
         super().__init__(f"no subscription {shown(id)}")
@@ -122,6 +142,8 @@ class UnknownSubscription(CallerError, KeyError):
 
 class PeerError(ThatchError):
     """A neighbour or a client broke the protocol: it gets the reason, and is hung up on."""
+
+    code: Code = "protocol"
 
 
 class SnapshotError(CallerError):
@@ -154,6 +176,11 @@ class TooManyBoxes(CallerError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.needed, self.cap)
+
+
+def code_of(text: str) -> Code:
+    """The code that a peer sent; one that is not known here, or none, says no more than that it was refused."""
+    return cast(Code, text) if text in get_args(Code) else "invalid"
 
 
 def check_on_error(on_error: str) -> None:

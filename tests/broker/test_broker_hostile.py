@@ -253,7 +253,7 @@ def test_the_id_of_an_event_is_of_the_client_that_published_it(id: str) -> None:
     bench = Bench().client("ann").client("mallory")
     bench.says("ann", Subscribe, "s", "TRUE")
     reason = f"ids of events of 'mallory' begin with 'mallory:', unlike {id!r}"
-    assert bench.handle(Publish(id, {"x": 1}), "mallory") == [Reject("mallory", Refused(0, id, reason))]
+    assert bench.handle(Publish(id, {"x": 1}), "mallory") == [Reject("mallory", Refused(0, id, reason, code="id"))]
     event = Publish("mallory:1:1", {"x": 1})
     assert bench.handle(event, "mallory") == [Deliver("ann", event, ("s",))]
 

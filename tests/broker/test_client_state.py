@@ -37,6 +37,7 @@ from thatch.protocol.messages import (
     Unsubscribe,
     seq_of,
 )
+from thatch.protocol.versions import VERSION_MAX
 from thatch.sim.network import Network, Observer
 
 SPACE = Space.parse("x int not null 0..100")
@@ -102,7 +103,7 @@ class Pair:
 
 
 def test_the_first_word_is_hello() -> None:
-    hello = Hello("ann", 5, SPACE.to_json(), is_client=True)
+    hello = Hello("ann", 5, SPACE.to_json(), is_client=True, version_max=VERSION_MAX)
     assert ClientState("ann", SPACE).connect("B1", 5) == [Send("B1", hello)]
 
 

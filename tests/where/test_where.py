@@ -375,6 +375,7 @@ HOSTILE: dict[str, Callable[[], str]] = {
     "1 MB of IN('": lambda: "IN('" * (MEGA // 4),
     "1 MB spaces": lambda: " " * MEGA,
     "1 MB spaces before the end": lambda: "a = 1" + " " * MEGA + "x",
+    "1 MB stretches": lambda: ("x" * 60_000 + "1") * 17,
     "1 MB lines": lambda: "\n" * MEGA + "x",
     "1 MB comments": lambda: "/**/" * (MEGA // 4),
     "1 MB line comments": lambda: "--\n" * (MEGA // 3),

@@ -38,7 +38,7 @@ from thatch.broker.settling import Settling
 from thatch.broker.statistics import Distances
 from thatch.broker.stories import BYTES_MAX, ENTRIES_MAX, Stories, StoryEntry
 from thatch.broker.tables import ReceivedTables
-from thatch.errors import CallerError, PeerError, ThatchError
+from thatch.errors import CallerError, PeerError, ThatchError, shown
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name
 from thatch.protocol.messages import (
     OPERATOR,
@@ -63,6 +63,7 @@ from thatch.protocol.messages import (
     Synced,
     Tick,
     Unadvertise,
+    UnknownKind,
     Unsubscribe,
 )
 from thatch.space.space import Space
@@ -179,7 +180,7 @@ class Broker:
                 return []
             handler = self._handlers.get(type(message))
             if handler is None:
-                raise PeerError(f"a broker takes no {type(message).__name__}")
+                raise _untaken(message)
             handler(message, link)
         except (PeerError, CallerError) as error:
             self._blame(message, link, error)
@@ -245,7 +246,7 @@ class Broker:
         if source is None or isinstance(message, LinkUp | LinkDown):
             raise error
         table = ADVERTISEMENTS if isinstance(message, Advertise | Unadvertise) else SUBSCRIPTIONS
-        refused = Refused(getattr(message, "seq", 0), getattr(message, "id", ""), str(error), table)
+        refused = Refused(getattr(message, "seq", 0), getattr(message, "id", ""), str(error), table, error.code)
         close = isinstance(error, PeerError) or not source.is_client
         self._handling.reject(link, refused, close)
         if close:
@@ -342,6 +343,12 @@ class Broker:
         self._intake.check_invariants()
         for link in self._links.values():
             link.check_invariants()
+
+
+def _untaken(message: Message) -> PeerError:
+    if isinstance(message, UnknownKind):
+        return PeerError(f"{shown(message.kind)} is not a kind of message that this broker knows", code="kind")
+    return PeerError(f"a broker takes no {type(message).__name__}")
 
 
 def _events_from(messages: Sequence[Message], start: int) -> list[Publish]:

@@ -38,6 +38,7 @@ from thatch.protocol.messages import (
     seq_of,
     session_of,
 )
+from thatch.protocol.versions import VERSION_MAX
 from thatch.space.space import Space
 
 REMEMBERED = 65_536
@@ -170,7 +171,7 @@ class ClientState:
         home = self.homes.setdefault(broker, Home())
         self._life = self._life or session
         home.connect(session)
-        return [Send(broker, Hello(self.name, session, self.space.to_json(), is_client=True))]
+        return [Send(broker, Hello(self.name, session, self.space.to_json(), is_client=True, version_max=VERSION_MAX))]
 
     def disconnect(self, broker: str) -> None:
         self.homes[broker].disconnect()

@@ -63,12 +63,12 @@ class Growth:
         space = self.read(message.space)
         source = self._links.get(link)
         if source is not None and source.is_client:
-            raise CallerError("a client cannot extend the space: only the operator can")
+            raise CallerError("a client cannot extend the space: only the operator can", code="not_allowed")
         if not space.extends(self.space):
             if self.space.extends(space):  # we are ahead, and have said so, or shall when the link is synced
                 return
             rule = "nullable attributes, or values of enums, may be added at the end"
-            raise CallerError(f"{space} does not extend {self.space}: {rule}")
+            raise CallerError(f"{space} does not extend {self.space}: {rule}", code="space")
         moved, opens = space != self.space, message.opened and not self.is_open
         if moved:
             self._grow(space)

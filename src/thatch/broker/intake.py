@@ -44,7 +44,8 @@ class Intake:
             return
         if self._links[link].is_client:
             raise CallerError(
-                f"a client retracts nothing with a subscription: unsubscribe {shown(message.retracts[0])}"
+                f"a client retracts nothing with a subscription: unsubscribe {shown(message.retracts[0])}",
+                code="not_allowed",
             )
         self._exchange(link, dict.fromkeys(message.retracts), {message.id: message.where})
 
@@ -53,7 +54,8 @@ class Intake:
             self.drop(message, link)
             return
         if self._links[link].is_client:
-            raise CallerError(f"a client unsubscribes one id at a time, and sends nothing with it: {shown(message.id)}")
+            why = f"a client unsubscribes one id at a time, and sends nothing with it: {shown(message.id)}"
+            raise CallerError(why, code="not_allowed")
         gone = {id: message.prune.get(id) for id in (message.id, *message.also)}
         self._exchange(link, gone, message.replacements)
 
@@ -65,7 +67,7 @@ class Intake:
             own = overlay_id(self._name, link, message.id)
             held = self._forwarding.received.table(table).of_link(link).get(own)
             if held is None:
-                raise CallerError(f"no subscription {shown(message.id)} to replace: subscribe it")
+                raise CallerError(f"no subscription {shown(message.id)} to replace: subscribe it", code="unknown_id")
             expires = held.expires
         cells = message.cells if isinstance(message, Subscribe) and source.agrees else ()
         self.hold(table, source, message.id, message.where, expires, cells)
@@ -79,7 +81,7 @@ class Intake:
         if id is not None and self.remove(table, link, id) and source.is_client:
             self._handling.send(link, Accepted(message.seq))
         elif source.is_client:
-            raise CallerError(f"no {ENTRY_NAMES[table]} {shown(message.id)}")
+            raise CallerError(f"no {ENTRY_NAMES[table]} {shown(message.id)}", code="unknown_id")
 
     def tick(self, message: Tick, link: str) -> None:
         """Leases end, and preserved subscriptions are replaced."""
@@ -98,8 +100,11 @@ class Intake:
         if own is None:
             return
         if expires is not None and not expires > now:
-            raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {now!r}")
-        self._forwarding.put(table, source.name, own, where, self._growth.region(where), expires, cells)
+            raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {now!r}", code="lease")
+        region = self._growth.region(where)
+        if source.is_client:
+            self._forwarding.settings.limits.check(where, region)
+        self._forwarding.put(table, source.name, own, where, region, expires, cells)
         self._pace.note_change(now)
         self.note_expiry(table, source.name, own, expires)
         self._handling.record(Put(table, source.name, own, where, expires))
@@ -169,7 +174,7 @@ class Intake:
         advertisement; a subscription of ours that comes back may be preserved there, and cover others."""
         if source.is_client:
             if not id:
-                raise CallerError("an id must not be empty")
+                raise CallerError("an id must not be empty", code="id")
             return overlay_id(self._name, source.name, id)
         is_echo = table == ADVERTISEMENTS and is_of_broker(id, self._name)
         return None if is_echo else id

@@ -23,6 +23,7 @@ from thatch.broker.policy import Policy
 from thatch.errors import PeerError
 from thatch.protocol.ids import event_prefix
 from thatch.protocol.messages import Hello, Sequenced, seq_of, session_of
+from thatch.protocol.versions import LIMITS, VERSION_MAX, VERSION_MIN
 from thatch.space.space import Space
 
 
@@ -88,7 +89,9 @@ class Link:
         self.is_up = self.is_met = self.is_synced = False  # follow from the state: events ask for them
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
+        self.version = VERSION_MIN  # of the protocol: what both sides speak
         self.members: tuple[str, ...] = ()  # brokers behind it
+        self.members_version = VERSION_MIN  # what all of them speak, as far as is known
         self.is_durable = False  # a durable subscription lives behind it: its events must survive crashes
         self.peer_session = 0  # of what comes
         self.last_seq_received = 0  # in this session of the peer
@@ -141,12 +144,23 @@ class Link:
         """The peer is greeted so."""
         self.announced = hello
 
-    def meet(self, session: int, agrees: bool, behind: Space | None) -> None:
+    def was_greeted_with(self, members: tuple[str, ...], durable: bool, members_version: int) -> bool:
+        """Whether the last greeting said so."""
+        last = self.announced
+        return last is not None and (last.members, last.durable, last.members_version) == (
+            members,
+            durable,
+            members_version,
+        )
+
+    def meet(self, session: int, agrees: bool, behind: Space | None, version: int) -> None:
         """The peer has greeted, in a session of its own; it `agrees` on the partition into cells, and may be `behind`
-        our space."""
+        our space. Both sides speak this `version`."""
         self._step(LinkInput.HELLO, LinkAction.MEET)
         self.peer_session, self.last_seq_received = session, seq_of(session, 0)
-        self.agrees, self.behind = agrees, behind
+        self.agrees, self.behind, self.version = agrees, behind, version
+        for table in self.outbound:
+            table.set_limits(LIMITS[version])
 
     def takes(self, message: Sequenced) -> bool:
         """Whether a message is the next one of the peer's session; one that came before is ignored."""
@@ -154,7 +168,8 @@ class Link:
             return False
         if message.seq > self.last_seq_received + 1:
             raise PeerError(
-                f"{message.seq - self.last_seq_received - 1} messages are missing before {type(message).__name__}"
+                f"{message.seq - self.last_seq_received - 1} messages are missing before {type(message).__name__}",
+                code="order",
             )
         self.last_seq_received = message.seq
         return True
@@ -166,8 +181,9 @@ class Link:
         is_new, self.is_durable = self.is_durable != is_durable, is_durable
         return is_new
 
-    def set_members(self, members: tuple[str, ...]) -> None:
-        self.members = members
+    def set_members(self, members: tuple[str, ...], version: int) -> None:
+        """The brokers behind it, and the version that all of them speak."""
+        self.members, self.members_version = members, max(VERSION_MIN, min(version, VERSION_MAX))
 
     def set_policy(self, policy: Policy) -> None:
         """Of how subscriptions leave; what is forwarded stays."""

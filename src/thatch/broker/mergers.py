@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from thatch.broker.fitting import written
 from thatch.merge.merge import MergeSet
+from thatch.protocol.versions import OWN_LIMITS, ProtocolLimits
 from thatch.region.region import Region
 
 
 class Mergers:
     def __init__(self, merging: MergeSet, prefix: str) -> None:
         """`prefix`: how their ids begin."""
-        self._merging, self._prefix = merging, prefix
+        self._merging, self._prefix, self._limits = merging, prefix, OWN_LIMITS
         self._members: dict[str, str] = {}  # id -> clause
         self._wheres: dict[str, str] = {}  # of the mergers, by their ids
         self._stale: dict[str, None] = {}  # ids of mergers that may be no more
@@ -46,10 +48,17 @@ class Mergers:
         change, stale, self._stale = self._merging.update(add, discard), self._stale, {}
         gone = {id: f"{self._prefix}{key}" for id, key in discard.items() if key in change.withdraw}
         for key, region in change.forward.items():
-            self._wheres[f"{self._prefix}{key}"] = region.to_sql()
+            self._wheres[f"{self._prefix}{key}"] = written(region, self._limits)
         for key in change.withdraw:
             del self._wheres[f"{self._prefix}{key}"]
         return dict.fromkeys(f"{self._prefix}{key}" for key in (*change.forward, *change.withdraw)) | stale, gone
+
+    def set_limits(self, limits: ProtocolLimits) -> None:
+        """What the neighbour takes: clauses that exceed it are those of hulls."""
+        if limits != self._limits:
+            self._limits = limits
+            regions = self._merging.regions
+            self._wheres = {f"{self._prefix}{key}": written(region, limits) for key, region in regions.items()}
 
     def restart(self, merging: MergeSet) -> None:
         """In another space: all members are merged again."""

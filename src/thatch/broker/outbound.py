@@ -23,11 +23,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from thatch.broker.fitting import fitted
 from thatch.broker.image import Decision
 from thatch.broker.mergers import Mergers
 from thatch.broker.policy import Policy, Worth
 from thatch.cover import Change, CoverSet
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, alias, merger_prefix
+from thatch.protocol.versions import OWN_LIMITS, ProtocolLimits
 from thatch.region.region import Region
 from thatch.space.space import Space
 
@@ -52,7 +54,7 @@ class OutboundTable:
         self.sent: dict[str, str] = {}  # what the neighbour holds, as far as it was sent
         self.aliases: dict[str, tuple[str, ...]] = {}  # the ids that an id is offered under, where it is not one
         self.preserved: dict[str, Prune] = {}  # how far each is still to be withdrawn over this link; {}: not at all
-        self._policy = policy
+        self._policy, self._limits = policy, OWN_LIMITS
         self._changed: dict[str, None] = {}  # ids to look at when the message has been handled
         self._prunes: dict[str, Prune] = {}  # how far what is withdrawn now is to be withdrawn further on
         self._unsaved: dict[str, None] = {}  # preserved ones that came or went since their records were written
@@ -228,6 +230,8 @@ class OutboundTable:
         withdraw: list[str] = []
         for id in self._changed if self._mergers is None else self._merge(self._mergers):
             now = self._active_where(id) if self._mergers is None else self._mergers.wheres.get(id)
+            if now is not None and self._limits is not OWN_LIMITS and self._mergers is None:
+                now = fitted(now, self.active_set.region(id), self._limits)
             before = self.sent.get(id)
             if now is not None and now != before:
                 send.append((id, now, before))
@@ -237,6 +241,12 @@ class OutboundTable:
                 del self.sent[id]
         prunes, self._changed, self._prunes = self._prunes, {}, {}
         return Updates(send, withdraw, prunes)
+
+    def set_limits(self, limits: ProtocolLimits) -> None:
+        """What the neighbour takes, before it is synced: a clause that exceeds it is sent as its hull."""
+        self._limits = limits
+        if self._mergers is not None:
+            self._mergers.set_limits(limits)
 
     def skip_updates(self) -> None:
         """The link is down: the neighbour gets the difference when it is back."""
@@ -288,10 +298,12 @@ class OutboundTable:
 
     def forwarded(self) -> dict[str, str]:
         """Ids and clauses that the neighbour should hold."""
-        return self._active_wheres() if self._mergers is None else dict(self._mergers.wheres)
-
-    def _active_wheres(self) -> dict[str, str]:
-        return {id: self.wheres[id] for id in self.active_set.active}
+        if self._mergers is not None:
+            return dict(self._mergers.wheres)
+        active = {id: self.wheres[id] for id in self.active_set.active}
+        if self._limits is OWN_LIMITS:
+            return active
+        return {id: fitted(where, self.active_set.region(id), self._limits) for id, where in active.items()}
 
     def move(self, space: Space, regions: dict[str, Region]) -> None:
         """Into another space: what is no longer proven covered is forwarded, and all that is forwarded is merged
@@ -311,7 +323,7 @@ class OutboundTable:
         for id in self.preserved:
             assert self.active_set.is_active(id) and self.active_set.holds_back(id), f"{id!r} is preserved for nobody"
         if self._mergers is not None:
-            self._mergers.check_invariants(self._active_wheres())
+            self._mergers.check_invariants({id: self.wheres[id] for id in self.active_set.active})
 
 
 class OutboundTables:

@@ -9,12 +9,19 @@ from msgspec.structs import replace
 
 from thatch.broker.cells import Cells
 from thatch.cover import ENGINES, ActiveSet, CoverSet, RelationGraph
-from thatch.errors import CallerError, suggestion, unknown
+from thatch.errors import TOO_LARGE, CallerError, ClauseError, TooManyTerms, suggestion, unknown
 from thatch.merge.merge import MergeSet
+from thatch.protocol.versions import LIMITS, VERSION_MIN
+from thatch.region.region import Region
 from thatch.space.space import Space
 
 GRAPHS = ("traditional", "simplified")
 CHECKED = 256  # checks after which is decided whether checking pays
+_MOST = {  # of a client, by the protocol
+    "clause_characters_max": LIMITS[VERSION_MIN].clause_characters_max,
+    "terms_max": LIMITS[VERSION_MIN].terms_max,
+    "frame_bytes_max": LIMITS[VERSION_MIN].client_frame_bytes_max,
+}
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,6 +96,27 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Routing = Literal["advertisements", "subscriptions", "events"]
 
 
+class ClientLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a client may send; at most what the protocol allows. What neighbours send is not up to settings."""
+
+    clause_characters_max: int = _MOST["clause_characters_max"]
+    terms_max: int = _MOST["terms_max"]
+    frame_bytes_max: int = _MOST["frame_bytes_max"]
+
+    def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise CallerError(f"{name} is from 1 to {most:,}, what the protocol allows, not {getattr(self, name)}")
+
+    def check(self, where: str, region: Region) -> None:
+        """Refuse a clause of a client that is too large here."""
+        if len(where) > self.clause_characters_max:
+            rule = f"the clause has {len(where):,} characters, at most {self.clause_characters_max:,} are allowed here"
+            raise ClauseError(rule, construct=TOO_LARGE)
+        if len(region.terms) > self.terms_max:
+            raise TooManyTerms(len(region.terms), self.terms_max)
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routing: Routing = "advertisements"  # toward publishers; or subscriptions flood; or events do
     policy: Policy = Policy()
@@ -99,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # incremental pruning; 0: preserved ones stay, and everything is forwarded at once.
     replacements_per_second_max: float = 100.0
     cells: Cells | None = None  # a partition: neighbours that have the same one match events by their cells
+    limits: ClientLimits = ClientLimits()
     holds_events: bool = False  # events for a neighbour that is away are sent all the same: the driver keeps them
 
     def __post_init__(self) -> None:

@@ -61,7 +61,7 @@ class Resync:
                 except CallerError as error:
                     if not link.is_client:
                         raise
-                    self._handling.reject(name, Refused(message.seq, id, str(error), table))
+                    self._handling.reject(name, Refused(message.seq, id, str(error), table, error.code))
                     if id:
                         self._intake.remove(table, name, overlay_id(self._name, name, id))  # the client forgets it too
             for entry in list(self._received.table(table).of_link(name).values()) if buckets else ():

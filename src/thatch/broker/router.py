@@ -156,7 +156,8 @@ class Router:
                 if not message.id.startswith(source.prefix):
                     prefix = source.prefix
                     raise CallerError(
-                        f"ids of events of {source.name!r} begin with {prefix!r}, unlike {shown(message.id)}"
+                        f"ids of events of {source.name!r} begin with {prefix!r}, unlike {shown(message.id)}",
+                        code="id",
                     )
                 self._check_names(message.event)
             return self.space.encode(message.event)
@@ -169,11 +170,12 @@ class Router:
         for name in event if not event.keys() <= self.space.names else ():
             if not isinstance(name, str) or self.space.index(name) is None:
                 close = suggestion(name, (each.name for each in self.space))
-                raise CallerError(f"attribute {shown(name)} is not in the space {self.space}{close}")
+                raise CallerError(f"attribute {shown(name)} is not in the space {self.space}{close}", code="event")
         if self.open_space is not self.space:
             for name in event:
                 if self.open_space.index(name) is None:
-                    raise CallerError(f"attribute {shown(name)} is new, and not known everywhere yet: try again later")
+                    why = f"attribute {shown(name)} is new, and not known everywhere yet: try again later"
+                    raise CallerError(why, code="later")
             self.open_space.encode(event)
 
     def _is_advertised(self, message: Publish, source: Link, point: list[int], effects: list[Effect]) -> bool:
@@ -203,9 +205,11 @@ class Router:
         if any(entry.region.contains_point(point) for entry in own.values()):
             return
         if not own:
-            raise CallerError(f"{source.name!r} publishes without an advertisement: advertise first")
+            raise CallerError(
+                f"{source.name!r} publishes without an advertisement: advertise first", code="advertisement"
+            )
         near = min((why_not(each.peer_id, each.region, message.event) for each in own.values()), key=_failures)
-        raise CallerError(f"outside what {source.name!r} advertised: {near}")
+        raise CallerError(f"outside what {source.name!r} advertised: {near}", code="advertisement")
 
     # --- Where it goes ----------------------------------------------------------------------------------------------
 
@@ -280,7 +284,7 @@ def _rejection(message: Publish, source: Link, error: ThatchError) -> Reject:
     short = reason if len(reason) <= REASON_MAX else f"{reason[:REASON_MAX]}…"
     if not source.is_client:
         source.hang_up()
-    return Reject(source.name, Refused(0, message.id, short), close=not source.is_client)
+    return Reject(source.name, Refused(0, message.id, short, code=error.code), close=not source.is_client)
 
 
 def _is_read_in(space: Space, event: Mapping[str, Any]) -> bool:

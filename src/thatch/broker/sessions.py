@@ -13,7 +13,9 @@ from thatch.broker.resync import Resync
 from thatch.broker.settling import Settling
 from thatch.errors import CallerError, PeerError
 from thatch.protocol.ids import check_name
-from thatch.protocol.messages import PROTOCOL, Drop, Hello, LinkDown, LinkUp, Put, Refused
+from thatch.protocol.kinds import KINDS
+from thatch.protocol.messages import Drop, Hello, LinkDown, LinkUp, Put, Refused
+from thatch.protocol.versions import VERSION_MAX, Announced
 from thatch.space.space import Space
 
 
@@ -62,18 +64,19 @@ class Sessions:
         link = self._links[name]
         if message.session < link.peer_session:  # from before a cut
             return
-        space = self._checked_space(message, link)
+        space, announced = self._checked(message, link)
         if not link.is_client and self._closes_cycle(message, link):
             return
         if link.action(LinkInput.HELLO) is LinkAction.MEET:
             agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
             behind = None if link.is_client or space.extends(self._growth.space) else space
-            link.meet(message.session, agrees, behind)
-            self._resync.send_digest(link)
+            link.meet(message.session, agrees, behind, announced.version)
+            if announced.hashes or not link.is_client:
+                self._resync.send_digest(link)
         if not link.is_client:
             if link.set_durable(message.durable):
                 self._record(link)
-            link.set_members(message.members)
+            link.set_members(message.members, message.members_version)
             self._announce()
 
     def refused(self, message: Refused, name: str) -> None:
@@ -93,22 +96,21 @@ class Sessions:
         kind = "client" if link.is_client else "broker"
         self._handling.record(Put("links", "", link.name, f"{kind} durable" if link.is_durable else kind))
 
-    def _checked_space(self, message: Hello, link: Link) -> Space:
-        """The space of a peer whose greeting is in order."""
+    def _checked(self, message: Hello, link: Link) -> tuple[Space, Announced]:
+        """The space of a peer whose greeting is in order, and what it can."""
         name = link.name
         if link.is_met and message.session > link.peer_session:
             raise PeerError(f"{name!r} begins session {message.session} within session {link.peer_session}")
         if message.name != name:
-            raise PeerError(f"link {name!r}: the peer calls itself {message.name!r}")
+            raise PeerError(f"link {name!r}: the peer calls itself {message.name!r}", code="name")
         if message.is_client != link.is_client:
             kinds = ("a client", "a broker") if message.is_client else ("a broker", "a client")
             raise PeerError(f"link {name!r}: the peer says that it is {kinds[0]}, and not {kinds[1]}")
-        if message.version != PROTOCOL:
-            raise PeerError(f"{name!r} speaks version {message.version} of the protocol, this broker {PROTOCOL}")
+        announced = KINDS.agreed(message)
         own, space = self._growth.space, self._growth.read(message.space)
         if not own.extends(space) and (link.is_client or not space.extends(own)):
-            raise PeerError(f"{name!r} uses another space: {space}; this broker uses {own}")
-        return space
+            raise PeerError(f"{name!r} uses another space: {space}; this broker uses {own}", code="space")
+        return space, announced
 
     def _closes_cycle(self, message: Hello, link: Link) -> bool:
         """A broker on both sides of a link closes a cycle. Of the two links the younger one goes, and is forgotten.
@@ -121,7 +123,7 @@ class Sessions:
             younger = max([link, *rivals], key=lambda each: order.index(each.name))
             reached = f"by link {rivals[0].name!r}" if rivals else "here"
             reason = f"broker {name!r} is reached {reached} already: link {younger.name!r} would close a cycle"
-            self._handling.reject(younger.name, Refused(0, "", reason), close=True)
+            self._handling.reject(younger.name, Refused(0, "", reason, code="cycle"), close=True)
             younger.hang_up()
             self._forget(younger.name)
             return younger is link
@@ -141,11 +143,23 @@ class Sessions:
         others = [each for each in self._forwarding.brokers() if each is not link]
         return (self._name, *(name for each in others for name in each.members))
 
+    def _members_version(self, link: Link) -> int:
+        """The highest version that all of these speak; of those behind a link that was never met, nothing is known."""
+        if link.is_client:
+            return 0
+        return min([VERSION_MAX, *(each.members_version for each in self._forwarding.brokers() if each is not link)])
+
     def _greet(self, link: Link) -> None:
         durable = any(each.is_durable for each in self._links.values() if each is not link) and not link.is_client
-        members, partition = self._members_except_behind(link), self._partition()
         hello = Hello(
-            self._name, link.session, self._growth.text, members=members, durable=durable, partition=partition
+            self._name,
+            link.session,
+            self._growth.text,
+            members=self._members_except_behind(link),
+            durable=durable,
+            partition=self._partition(),
+            version_max=VERSION_MAX,
+            members_version=self._members_version(link),
         )
         link.note_greeting(hello)
         self._handling.send(link.name, hello)
@@ -154,8 +168,8 @@ class Sessions:
         """Greet the neighbours again to which the greeting says something new."""
         durable = [link.name for link in self._links.values() if link.is_durable]
         for link in self._forwarding.brokers():
-            now = self._members_except_behind(link), durable not in ([], [link.name])
-            if link.is_up and (link.announced is None or now != (link.announced.members, link.announced.durable)):
+            members, is_durable = self._members_except_behind(link), durable not in ([], [link.name])
+            if link.is_up and not link.was_greeted_with(members, is_durable, self._members_version(link)):
                 self._greet(link)
 
     def _partition(self) -> str:

@@ -29,12 +29,14 @@ import msgspec
 from thatch.broker import ClientState
 from thatch.client.finding import RETRY_SECONDS, checked_url, space_at
 from thatch.client.subscription import AsyncSubscription
-from thatch.errors import CallerError, PeerError, Unavailable, shown
+from thatch.errors import CallerError, PeerError, Unavailable, code_of, shown
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
-from thatch.protocol.messages import Accepted, Deliver, Message, Publish, Refused, Settled, Synced
+from thatch.protocol.kinds import KINDS, Peer
+from thatch.protocol.messages import Accepted, Deliver, Hello, Message, Publish, Refused, Settled, Synced, UnknownKind
 from thatch.protocol.messages import Send as Sending
+from thatch.protocol.versions import SUBPROTOCOL
 from thatch.space.space import Space
 
 log = logging.getLogger("thatch.client")
@@ -82,6 +84,7 @@ class AsyncClient:
         self._published = 0  # acknowledged on this connection
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
+        self._peer = Peer(False)
         self._outgoing: list[bytes] = []
         self._wake = asyncio.Event()
         self._is_synced = asyncio.Event()  # events may be sent
@@ -156,17 +159,20 @@ class AsyncClient:
                 f"{self.url}/connect",
                 max_msg_size=BYTES_MAX,
                 heartbeat=20.0,
+                protocols=(SUBPROTOCOL,),
                 timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
             )
         self._number += 1
         self.connections += 1
-        self._outgoing, self._published = [], 0
+        self._outgoing, self._published, self._peer = [], 0, Peer(socket.protocol == SUBPROTOCOL)
         self._send(self._client.connect(HOME, self._number))
         writer = asyncio.create_task(self._write(socket))
         try:
             async for frame in socket:
                 if frame.type is aiohttp.WSMsgType.BINARY:
                     for message in self._frames.decode(frame.data):
+                        if isinstance(message, UnknownKind):
+                            await self._end_session(socket, message)
                         self._take(message)
         finally:
             self._is_synced.clear()
@@ -179,6 +185,18 @@ class AsyncClient:
             raise PeerError(f"another client came as {self.name!r}: names are unique at a broker")
         if socket.close_code == wire.CLOSED_FOR_FAULT:
             raise PeerError(f"the broker at {self.url} hung up: {self._last_refusal()}")
+
+    async def _end_session(self, socket: aiohttp.ClientWebSocketResponse, message: UnknownKind) -> None:
+        """The broker sent what must be understood, and is not known here."""
+        reason = f"{shown(message.kind)} is not a kind of message that this client knows"
+        refused = Refused(message.seq, "", reason, code="kind")
+        await socket.send_bytes(wire.frame([self._encoded(refused)]))
+        raise PeerError(f"the broker at {self.url} is newer than this client: {reason}", code="kind")
+
+    def _encoded(self, message: Message) -> bytes:
+        """As the broker can read it."""
+        readable = KINDS.readable(message, self._peer)
+        return b"" if readable is None else encode(readable)
 
     def _last_refusal(self) -> str:
         return self._client.refusals[-1].reason if self._client.refusals else "it refuses this client"
@@ -203,7 +221,7 @@ class AsyncClient:
 
     def _send(self, sends: list[Sending]) -> None:
         for each in sends:
-            self._say(encode(each.message))
+            self._say(self._encoded(each.message))
 
     # --- Subscribing and advertising ---------------------------------------------------------------------------------
 
@@ -276,7 +294,7 @@ class AsyncClient:
         self._check()
         if subscription.durable:
             wait = self._stands(subscription.id, "gone")
-            self._say(encode(wire.DurableCancel(subscription.id)))
+            self._say(self._encoded(wire.DurableCancel(subscription.id)))
             await wait
             self._durable.pop(subscription.id, None)
         else:
@@ -311,7 +329,7 @@ class AsyncClient:
     def _refused(self, message: Refused) -> None:
         for waiter in (*self._until_accepted, *self._until_settled):
             if (waiter.table, waiter.id) == (message.table, message.id) and waiter.seq <= message.seq:
-                _fail(waiter.future, CallerError(message.reason))
+                _fail(waiter.future, _refusal(message))
 
     # --- Durable subscriptions ---------------------------------------------------------------------------------------
 
@@ -334,7 +352,7 @@ class AsyncClient:
         wait = self._stands(subscription.id, "settled" if settled else "accepted")
         before, subscription.wheres[subscription.id] = subscription.where, where
         if self._is_synced.is_set():  # else it is said when it is
-            self._say(encode(wire.DurableSubscribe(subscription.id, where, *subscription.limits)))
+            self._say(self._encoded(wire.DurableSubscribe(subscription.id, where, *subscription.limits)))
         try:
             await wait
         except CallerError:
@@ -351,7 +369,7 @@ class AsyncClient:
         if future is None:
             return
         if message.state == "refused":
-            _fail(future, CallerError(message.reason))
+            _fail(future, _refusal(message))
         elif message.state == state or (message.state == "settled" and state == "accepted"):
             _succeed(future)
         else:
@@ -361,7 +379,7 @@ class AsyncClient:
     def done(self, id: str, number: int) -> None:
         """The events of a durable subscription up to this one have been dealt with."""
         if self._is_synced.is_set():
-            self._say(encode(wire.Ack(id, number)))
+            self._say(self._encoded(wire.Ack(id, number)))
 
     # --- Publishing --------------------------------------------------------------------------------------------------
 
@@ -431,8 +449,10 @@ class AsyncClient:
             self._control(message)
 
     def _control(self, message: Message) -> None:
+        if isinstance(message, Hello):
+            self._peer = self._peer.greeted(KINDS.agreed(message))
         if isinstance(message, Refused) and not message.seq and message.id in self._by_id:
-            _fail(self._by_id[message.id].future, CallerError(message.reason))
+            _fail(self._by_id[message.id].future, _refusal(message))
             return
         sends = self._client.handle(message, HOME)
         self._send(sends)
@@ -456,7 +476,7 @@ class AsyncClient:
         """The broker holds what this client wants and advertised: on with events."""
         self._is_synced.set()
         for each in self._durable.values():
-            self._say(encode(wire.DurableSubscribe(each.id, each.where, *each.limits)))
+            self._say(self._encoded(wire.DurableSubscribe(each.id, each.where, *each.limits)))
         for event in self._unacknowledged:
             self._say(event.encoded)
 
@@ -478,6 +498,10 @@ async def connect(url: str, name: str | None = None, seconds: float = 10.0) -> A
         await session.close()
         raise
     return client
+
+
+def _refusal(message: Refused | wire.DurableStatus) -> CallerError:
+    return CallerError(message.reason, code=code_of(message.code))
 
 
 def _answer(waiters: deque[_Waiter], seq: int) -> None:

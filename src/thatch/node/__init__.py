@@ -3,6 +3,7 @@
 In reading order:
 
     config        the settings of a node
+    logs          what a node logs, as lines or as JSON
     outgoing      what waits to be written to a connection, and in which order
     damage        is this file a store, and whole?
     store         what is kept on disk, written by one thread
@@ -16,6 +17,5 @@ In reading order:
     metrics       what Prometheus reads
     http          the HTTP interface: publish, read, inspect
     server        a node: its ports and its clock
-    logs          what a node logs, as lines or as JSON
     run           a node as a process
 """

@@ -12,6 +12,7 @@ import msgspec
 
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
+from thatch.broker.policy import ClientLimits
 from thatch.errors import CallerError, ConfigError
 from thatch.protocol.ids import check_name
 from thatch.space.space import Space
@@ -76,6 +77,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pruning: Pruning = Pruning()
     cells: Cells | None = None  # a partition: neighbours that have the same one match events by their cells
     flow: Flow = Flow()
+    limits: ClientLimits = ClientLimits()
     retention: Retention = Retention()
     timing: Timing = Timing()
     log: Literal["text", "json"] = "text"
@@ -109,6 +111,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.links,
             **pruning,
             cells=self.cells,
+            limits=self.limits,
             holds_events=True,
         )
 

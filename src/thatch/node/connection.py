@@ -21,7 +21,9 @@ from thatch.node.outgoing import Outgoing, Overflow
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.ids import check_client_name
+from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import Extend, Hello, LinkUp, Message, Publish, Refused
+from thatch.protocol.versions import SUBPROTOCOL
 
 log = logging.getLogger("thatch.node")
 Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
@@ -38,6 +40,7 @@ class Connection(Endpoint):
 
     def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int, bytes_max: int) -> None:
         self.node, self.socket, self.outgoing = node, socket, outgoing
+        self.peer = Peer(_subprotocol(socket) == SUBPROTOCOL)
         self.name = ""
         self.reason = ""  # why it was closed from here
         self.overflowed = False  # that is why
@@ -69,16 +72,26 @@ class Connection(Endpoint):
             try:
                 await self.take_all(self._decoded(frame.data))
             except (PeerError, CallerError) as error:
-                log.warning("hanging up on %s: %s", self.name or "a peer", error)
-                self.close(str(error))
+                self._fault(error)
             except Overflow as error:
                 self.overflow(error)
+
+    def _fault(self, error: PeerError | CallerError) -> None:
+        """The peer broke a rule, outside of what the broker answers: it gets the reason, and is hung up on."""
+        log.warning("hanging up on %s: %s", self.name or "a peer", error)
+        if self.peer.is_extensible:
+            self.send_refusal(Refused(0, "", str(error), code=error.code), close=True)
+        else:
+            self.close(str(error))
 
     def _decoded(self, data: bytes) -> list[Message]:
         space = self.node.driver.broker.space
         if self._frames is None or self._space is not space:
-            self._space, self._frames = space, wire.Frames(space, self.kind, self._bytes_max)
+            self._space, self._frames = space, wire.Frames(space, self.kind, self._bytes_max, self._skipped)
         return self._frames.decode(data)
+
+    def _skipped(self, kind: str) -> None:
+        self.node.note_skipped(kind, self.name or "a peer")
 
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
@@ -104,11 +117,25 @@ class Connection(Endpoint):
     def ended(self) -> None:
         raise NotImplementedError
 
+    def greeted(self, hello: Hello) -> None:
+        """The peer has said what it can; if that is not enough, the broker refuses it."""
+        with suppress(PeerError):
+            self.peer = self.peer.greeted(KINDS.agreed(hello))
+
+    def encoded(self, message: Message) -> bytes:
+        """A message as the peer can read it; nothing if it is left out."""
+        readable = KINDS.readable(message, self.peer)
+        return b"" if readable is None else encode(readable)
+
     def send(self, message: Message) -> None:
         """A control message: sent when what was recorded so far is on disk."""
         try:
             put = self.outgoing.hold_for if isinstance(message, Extend) else self.outgoing.control
-            put(encode(message), self.node.driver.store.ticket)
+            encoded = self.encoded(message)
+            if encoded:
+                put(encoded, self.node.driver.store.ticket)
+        except PeerError as error:  # it cannot read what it would have to
+            self._fault(error)
         except Overflow as error:
             self.overflow(error)
 
@@ -119,9 +146,11 @@ class Connection(Endpoint):
             self.cut()
 
     def send_refusal(self, refused: Refused, close: bool) -> None:
-        self.send(refused)
-        if close:
-            self.close(refused.reason)
+        if not close:
+            self.send(refused)
+            return
+        self.outgoing.refusal(self.encoded(refused))  # the session is over: it waits for no record
+        self.close(refused.reason)
 
     def close(self, reason: str, code: int = wire.CLOSED_FOR_FAULT) -> None:
         """Send the reason, and hang up."""
@@ -148,7 +177,7 @@ class ClientConnection(Connection, ClientEndpoint):
     kind = wire.FromClient
 
     def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int) -> None:
-        super().__init__(node, socket, outgoing, descriptor, wire.FRAME_MAX)
+        super().__init__(node, socket, outgoing, descriptor, node.config.limits.frame_bytes_max)
         self._published = 0
         self._ticket = 0  # of the last event that is kept
 
@@ -185,7 +214,7 @@ class ClientConnection(Connection, ClientEndpoint):
             reason = DISK_FULL.format(driver.broker.name)
             for event, outcome in zip(events, outcomes, strict=True):
                 if outcome is Outcome.REFUSED:
-                    self.send_refusal(Refused(0, event.id, reason), close=False)
+                    self.send_refusal(Refused(0, event.id, reason, code="disk_full"), close=False)
 
     def _control(self, message: Message) -> None:
         if not self.name:
@@ -202,10 +231,11 @@ class ClientConnection(Connection, ClientEndpoint):
         driver, other = self.node.driver, self.node.driver.endpoints.get(message.name)
         if other is not None:
             if not isinstance(other, ClientConnection):
-                raise PeerError(f"{message.name!r} is not the name of a client here")
+                raise PeerError(f"{message.name!r} is not the name of a client here", code="name")
             other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
         self.name = message.name
+        self.greeted(message)
         driver.connect(self.name, self)
         self.node.client_connected(self)
         driver.take(LinkUp(driver.next_session(), is_client=True), self.name)
@@ -215,7 +245,7 @@ class ClientConnection(Connection, ClientEndpoint):
         if refused.seq:
             super().send_refusal(refused, close)
             return
-        self.outgoing.refusal(encode(refused))  # before the event counts as published
+        self.outgoing.refusal(self.encoded(refused))  # before the event counts as published
         if close:
             self.close(refused.reason)
 
@@ -253,7 +283,7 @@ class NeighbourConnection(Connection):
         other = driver.endpoints.get(name)
         if other is not None:
             if not isinstance(other, NeighbourConnection):
-                raise PeerError(f"{name!r} is a client here, not a neighbour")
+                raise PeerError(f"{name!r} is a client here, not a neighbour", code="name")
             ours_wins = driver.broker.name < name
             if other.dialled != self.dialled and other.dialled == ours_wins:
                 self.name = ""
@@ -307,6 +337,8 @@ class NeighbourConnection(Connection):
             if not isinstance(message, Hello) or message.is_client:
                 raise PeerError(f"a neighbour begins with Hello, not with {type(message).__name__}")
             self.meet(message.name)
+        if isinstance(message, Hello):
+            self.greeted(message)
         if isinstance(message, Refused):
             log.warning("neighbour %s refuses: %s", self.name, message.reason)
         self.node.driver.take(message, self.name)
@@ -349,6 +381,11 @@ class NeighbourConnection(Connection):
             driver.stream(self.name).detach()
             log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
             driver.gone(self.name, self)
+
+
+def _subprotocol(socket: Socket) -> str | None:
+    """What both sides of a WebSocket have agreed on."""
+    return socket.ws_protocol if isinstance(socket, web.WebSocketResponse) else socket.protocol
 
 
 def _run_of(kind: type[T], messages: list[Message], at: int) -> list[T]:

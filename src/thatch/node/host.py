@@ -33,6 +33,9 @@ class Host(Protocol):
     def client_left(self, client: Any) -> None:
         """A client's connection has ended."""
 
+    def note_skipped(self, kind: str, peer: str) -> None:
+        """A message was skipped: a peer sent a kind that is not known here and may be ignored."""
+
     def note_backlog(self, client: Any) -> None:
         """A client has much to read."""
 
@@ -42,6 +45,10 @@ class Host(Protocol):
     @property
     def connection_count(self) -> int:
         """Connections that are open."""
+
+    @property
+    def skipped_count(self) -> int:
+        """Messages of unknown kinds that were skipped."""
 
     @property
     def dropped_count(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from datetime import UTC, datetime
 
 import msgspec
@@ -23,6 +24,20 @@ class Json(logging.Formatter):
         if record.exc_info is not None:
             entry["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(entry).decode()
+
+
+class Seldom:
+    """Logs a line at most once in so many seconds: of what peers can bring about as often as they like."""
+
+    def __init__(self, log: logging.Logger, seconds: float) -> None:
+        self._log, self._seconds = log, seconds
+        self._next = 0.0
+
+    def info(self, text: str, *values: object) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self._seconds
+            self._log.info(text, *values)
 
 
 def begin(form: str) -> None:

@@ -46,6 +46,7 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
     yield "events_sent_total", "counter", "Events to clients and neighbours.", [({}, total["events_out"])]
     yield "events_dropped_total", "counter", "Events dropped because a client was slow.", [({}, node.dropped_count)]
     yield "events_refused_total", "counter", "Events refused: the disk was full.", [({}, node.driver.refused_for_space)]
+    yield "messages_skipped_total", "counter", "Messages of kinds not known here.", [({}, node.skipped_count)]
     yield (
         "link_up",
         "gauge",

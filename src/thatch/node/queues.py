@@ -33,6 +33,9 @@ class Reader(Protocol):
     name: str
     outgoing: Outgoing
 
+    def encoded(self, message: Message) -> bytes:
+        """A message as the client can read it."""
+
     def send(self, message: Message) -> None:
         """Send a control message when what was recorded so far is on disk."""
 
@@ -104,7 +107,7 @@ class Queue(LocalClient):
         elif isinstance(message, Settled) and self.is_settled:
             self.reader.send(wire.DurableStatus(self.id, self.where, "settled"))
         elif isinstance(message, Refused):
-            self.reader.send(wire.DurableStatus(self.id, self.where, "refused", message.reason))
+            self.reader.send(wire.DurableStatus(self.id, self.where, "refused", message.reason, message.code))
 
     @property
     def is_settled(self) -> bool:
@@ -145,7 +148,8 @@ class Queues:
             try:
                 self._subscribe(message, reader)
             except CallerError as error:
-                reader.outgoing.refusal(encode(wire.DurableStatus(message.id, message.where, "refused", str(error))))
+                status = wire.DurableStatus(message.id, message.where, "refused", str(error), error.code)
+                reader.outgoing.refusal(reader.encoded(status))
         elif isinstance(message, wire.Ack):
             queue = self._queues.get(durable_name(reader.name, message.id))
             if queue is not None and queue.reader is reader:
@@ -164,7 +168,8 @@ class Queues:
         self._driver.broker.space.where(message.where)
         queue = self._queues.get(name)
         if (queue is None or queue.where != message.where) and self._driver.store.is_full:
-            raise CallerError(f"the disk is full: {shown(message.id)} cannot be kept; try again when there is room")
+            why = f"the disk is full: {shown(message.id)} cannot be kept; try again when there is room"
+            raise CallerError(why, code="disk_full")
         if queue is None:
             row = QueueRow(name, bytes_max, seconds_max, 0)
             queue = self._queues[name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
@@ -184,7 +189,8 @@ class Queues:
         name = durable_name(reader.name, id)
         queue = self._queues.pop(name, None)
         if queue is None:
-            reader.send(wire.DurableStatus(id, "", "refused", f"no durable subscription {shown(id)}"))
+            why = f"no durable subscription {shown(id)}"
+            reader.send(wire.DurableStatus(id, "", "refused", why, "unknown_id"))
             return
         queue.detach()
         self._driver.gone(name, queue, forget=True)

@@ -13,17 +13,19 @@ import aiohttp
 from aiohttp import web
 
 from thatch.broker import Broker
-from thatch.errors import ConfigError, PeerError, StoreError
+from thatch.errors import ConfigError, PeerError, StoreError, shown
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
 from thatch.node.driver import Driver, Endpoint
 from thatch.node.http import BODY_MAX, HttpDoor, answers_in_words
+from thatch.node.logs import Seldom
 from thatch.node.outgoing import Gate, Outgoing
 from thatch.node.queues import Queues
 from thatch.node.store import Store
 from thatch.node.stream import Limits
 from thatch.protocol.codec import BYTES_MAX
 from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Tick
+from thatch.protocol.versions import SUBPROTOCOL
 from thatch.protocol.wire import CLOSED_FOR_GOING, FRAME_MAX, Notice
 from thatch.space.space import Space
 
@@ -33,6 +35,7 @@ STATISTICS_SECONDS = 10.0
 IMAGE_CHANGES = 5_000  # records that an image may be behind by when nobody is in a hurry
 STALLED_SECONDS = 0.2  # a receiver that has not read anything for so long
 PATIENCE_SECONDS = 1.0  # how long publishers wait for a client that has much to read; then it is slow
+SKIPPED_SECONDS = 60.0  # between lines of the log about skipped messages
 CONTROL_MAX = 512 * 2**20  # bytes of control messages for a neighbour: a listing of all it is to hold is one message
 
 
@@ -54,6 +57,8 @@ class Node:
         self.failure: Exception | None = None
         self.client_port = self.overlay_port = 0
         self.dropped = 0  # events, for clients that have gone
+        self.skipped_count = 0  # messages of kinds that are not known here
+        self._skipped_log = Seldom(log, SKIPPED_SECONDS)
         self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
         self._notices: dict[str, str] = {}  # for clients that were hung up on
         self._events_seen = 0
@@ -179,7 +184,10 @@ class Node:
         if not self.is_ready:
             raise web.HTTPServiceUnavailable(text="the broker stops")
         socket = web.WebSocketResponse(
-            heartbeat=self.config.timing.client_heartbeat_seconds, compress=False, max_msg_size=FRAME_MAX + 1024
+            heartbeat=self.config.timing.client_heartbeat_seconds,
+            compress=False,
+            max_msg_size=FRAME_MAX + 1024,
+            protocols=(SUBPROTOCOL,),
         )
         await socket.prepare(request)
         flow = self.config.flow
@@ -189,7 +197,10 @@ class Node:
 
     async def _accept_neighbour(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(
-            heartbeat=self.config.timing.heartbeat_seconds, compress=False, max_msg_size=BYTES_MAX
+            heartbeat=self.config.timing.heartbeat_seconds,
+            compress=False,
+            max_msg_size=BYTES_MAX,
+            protocols=(SUBPROTOCOL,),
         )
         await socket.prepare(request)
         await self._serve(
@@ -228,7 +239,11 @@ class Node:
         wait = aiohttp.ClientWSTimeout(ws_close=1.0)
         async with asyncio.timeout(self.config.timing.dial_seconds_max):
             socket = await self._session.ws_connect(
-                url, heartbeat=self.config.timing.heartbeat_seconds, max_msg_size=BYTES_MAX, timeout=wait
+                url,
+                heartbeat=self.config.timing.heartbeat_seconds,
+                max_msg_size=BYTES_MAX,
+                timeout=wait,
+                protocols=(SUBPROTOCOL,),
             )
         connection = NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(socket), True)
         connection.meet(name)
@@ -249,6 +264,11 @@ class Node:
         self._away[connection.name] = time.time() + self.config.timing.linger_seconds
         if connection.overflowed:
             self._notices[connection.name] = connection.reason
+
+    def note_skipped(self, kind: str, peer: str) -> None:
+        self.skipped_count += 1
+        text = "%s sends %s, which this version does not know and may ignore; %d such messages were skipped so far"
+        self._skipped_log.info(text, peer, shown(kind), self.skipped_count)
 
     # --- Time --------------------------------------------------------------------------------------------------------
 

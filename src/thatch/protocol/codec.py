@@ -34,12 +34,13 @@ from thatch.protocol.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from thatch.protocol.versions import LIMITS, VERSION_MIN
 from thatch.space.axis import DateAxis, TimestampAxis, TimestampNtzAxis
 from thatch.space.decimals import DecimalAxis
 from thatch.space.json_values import readable
 from thatch.space.space import Space
 
-BYTES_MAX = 64 * 2**20
+BYTES_MAX = LIMITS[VERSION_MIN].frame_bytes_max
 
 OnTheWire = (
     Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Digest | Synced | Flush | Publish
@@ -67,9 +68,26 @@ _records = msgspec.msgpack.Decoder(tuple[Record, ...])
 
 def encode(message: Message) -> bytes:
     try:
-        return _encoder.encode(message)
+        return _encoder.encode(_short(message) if message.added else message)
     except OverflowError:  # an int beyond the 64 bits of MessagePack, which a decimal attribute may have
         return _encoder.encode(_without_long_ints(message))
+
+
+def _short(message: Message) -> list[Any]:
+    """A message as an array, without the fields at its end that were added to its kind and are empty."""
+    fields = message.__struct_fields__
+    end = len(fields)
+    while fields[end - 1] in message.added and not getattr(message, fields[end - 1]):
+        end -= 1
+    return [message.__struct_config__.tag, *(getattr(message, field) for field in fields[:end])]
+
+
+def rigid(message: Message) -> Message:
+    """A message as a reader of version 2 takes it: without what was added since."""
+    return msgspec.structs.replace(message, **{name: _EMPTY[type(getattr(message, name))] for name in message.added})
+
+
+_EMPTY: dict[type, Any] = {int: 0, str: "", dict: {}}
 
 
 def _without_long_ints(message: Message) -> Message:

@@ -24,14 +24,15 @@ INSIDE = "@"  # between a client and its durable subscription; a client that con
 def check_name(name: str) -> None:
     """Refuse what cannot be the name of a broker, a client or a durable subscription."""
     if not name or any(each in name for each in "/~:"):
-        raise CallerError(f"the name of a broker or a client is a text without '/', '~' and ':', not {shown(name)}")
+        why = f"the name of a broker or a client is a text without '/', '~' and ':', not {shown(name)}"
+        raise CallerError(why, code="name")
 
 
 def check_client_name(name: str) -> None:
     """Refuse a client that connects under a name of the node's own."""
     check_name(name)
     if INSIDE in name:
-        raise PeerError(f"the name of a client has no {INSIDE!r}, unlike {shown(name)}")
+        raise PeerError(f"the name of a client has no {INSIDE!r}, unlike {shown(name)}", code="name")
 
 
 def overlay_id(broker: str, client: str, id: str) -> str:

@@ -11,11 +11,13 @@ bits and a count from 1 in the lower 32, so that a message that comes twice, or 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
-PROTOCOL = 2
+from thatch.protocol.versions import VERSION_MIN
+
 SESSION_SHIFT = 32
 
 
@@ -27,8 +29,12 @@ def session_of(seq: int) -> int:
     return seq >> SESSION_SHIFT
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Anything that `Broker.handle` takes."""
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """Anything that `Broker.handle` takes. Fields that a reader does not know come last, and are ignored: a field is
+    added only at the end, and only if a reader that ignores it does the same or something wider. What was added has an
+    empty default (0, "", {}), and is written only if it is not empty."""
+
+    added: ClassVar[Mapping[str, int]] = {}  # fields that came later than the kind, with their version
 
 
 class Sequenced(Message, frozen=True, array_like=True):
@@ -123,16 +129,21 @@ class Publish(Message, frozen=True, tag="Publish", array_like=True):
 
 
 class Hello(Message, frozen=True, tag="Hello", array_like=True):
-    """The first word on a link, and again whenever `members` or `durable` changes."""
+    """The first word on a link, and again whenever `members`, `durable` or `members_version` changes."""
+
+    added: ClassVar[Mapping[str, int]] = {"version_max": 3, "members_version": 3, "capabilities": 3}
 
     name: str
     session: int
     space: str  # JSON
     is_client: bool = False
-    version: int = PROTOCOL
+    version: int = VERSION_MIN  # the lowest that it speaks
     members: tuple[str, ...] = ()  # the brokers on this side of the link: one on both sides would close a cycle
     durable: bool = False  # somebody on this side is to get its events whatever crashes
     partition: str = ""  # the id of the partition into cells, if there is one
+    version_max: int = 0  # the highest that it speaks; 0: only `version`
+    members_version: int = 0  # the highest that all `members` speak: what every hop must keep needs them all
+    capabilities: dict[str, Any] = {}  # by name; versions.py has those that are known
 
 
 class Accepted(Message, frozen=True, tag="Accepted", array_like=True):
@@ -151,10 +162,20 @@ class Refused(Message, frozen=True, tag="Refused", array_like=True):
     """What you said is refused, and nothing was changed. `seq` is 0 for an event, which `id` names; `table` says of
     which kind the id is."""
 
+    added: ClassVar[Mapping[str, int]] = {"code": 3}
+
     seq: int
     id: str
     reason: str
     table: str = ""
+    code: str = ""  # for programs: errors.py has them all
+
+
+class UnknownKind(Message, frozen=True, tag="?", array_like=True):
+    """In place of a message that must be understood and is of a kind that this side does not know. It never travels."""
+
+    seq: int  # 0 if it has none
+    kind: str
 
 
 # --- From the driver -------------------------------------------------------------------------------------------------

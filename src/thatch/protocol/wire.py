@@ -1,7 +1,11 @@
 """What nodes and clients say in addition to the messages of the broker, and frames: many messages in one.
 
 A frame is a MessagePack array of messages. It is put together from messages that are bytes already, so that an event
-for fifty subscribers is encoded once.
+for fifty subscribers is encoded once. A message is an array, too: its tag, then its fields.
+
+A tag is never used for another kind. Its first letter says what a reader does that does not know it: a kind with a
+small letter may be ignored, and is skipped; it is never numbered. A kind with a capital must be understood: the message
+is refused with its sequence number (its first field, if that is a number), and the session ends.
 
     client  Hello, Subscribe, …, Publish, DurableSubscribe ▶ node     events by number: `Published` says how many of
             ◀ Event, DurableEvent, Published, Accepted …              this connection are dealt with
@@ -12,15 +16,16 @@ for fifty subscribers is encoded once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import cast
+from typing import Annotated, ClassVar, cast, get_args
 
 import msgspec
 
 from thatch.errors import PeerError
 from thatch.protocol.codec import BYTES_MAX, Codec, OnTheWire, encode
-from thatch.protocol.messages import Message, Publish
+from thatch.protocol.messages import Message, Publish, UnknownKind
+from thatch.protocol.versions import LIMITS, VERSION_MIN
 from thatch.space.space import Space
 
 
@@ -57,10 +62,13 @@ class DurableCancel(NodeMessage, frozen=True, tag="Unkeep", array_like=True):
 class DurableStatus(NodeMessage, frozen=True, tag="Standing", array_like=True):
     """How a durable subscription stands: "accepted" (on disk), "settled", "gone", or "refused" for a reason."""
 
+    added: ClassVar[Mapping[str, int]] = {"code": 3}
+
     id: str
     where: str
     state: str
     reason: str = ""
+    code: str = ""  # of the reason: errors.py has them all
 
 
 class DurableEvent(NodeMessage, frozen=True, tag="Kept", array_like=True):
@@ -118,8 +126,9 @@ FromClient = OnTheWire | DurableSubscribe | DurableCancel | Ack
 FromNode = OnTheWire | Event | DurableEvent | DurableStatus | Published | Notice
 FromNeighbour = OnTheWire | Resume | Forward | Received
 
-FRAME_MAX = 4 * 2**20  # bytes of a frame from a client
-EVENT_MAX = 2**20  # bytes of an event
+FRAME_MAX = LIMITS[VERSION_MIN].client_frame_bytes_max
+EVENT_MAX = LIMITS[VERSION_MIN].event_bytes_max
+TAG_SIZE_MAX = 64  # characters
 
 # Why a WebSocket is closed: codes of RFC 6455, and one of our own.
 CLOSED_FOR_GOING, CLOSED_FOR_FAULT, CLOSED_FOR_ANOTHER = 1001, 1008, 4001
@@ -128,22 +137,49 @@ CLOSED_FOR_GOING, CLOSED_FOR_FAULT, CLOSED_FOR_ANOTHER = 1001, 1008, 4001
 class Frames:
     """Reads frames of one kind of peer, in a space."""
 
-    def __init__(self, space: Space, kind: object, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(
+        self,
+        space: Space,
+        kind: object,
+        bytes_max: int = BYTES_MAX,
+        skipped: Callable[[str], None] = lambda tag: None,
+    ) -> None:
+        """`skipped` is called with the tag of each message that is skipped."""
         self._codec = Codec(space)
         self._decoder: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(
             cast("type[list[Message]]", list[kind])  # type: ignore[valid-type]
         )
-        self._bytes_max = bytes_max
+        self._one: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(cast("type[Message]", kind))
+        self._tags = frozenset(each.__struct_config__.tag for each in get_args(kind))
+        self._bytes_max, self._skipped = bytes_max, skipped
 
     def decode(self, data: bytes) -> list[Message]:
-        """Bytes that are no frame of this protocol are the peer's fault."""
+        """The messages of a frame; those of unknown kinds are skipped, or an `UnknownKind` stands in their place. Bytes
+        that are no frame of this protocol are the peer's fault."""
         if len(data) > self._bytes_max:
-            raise PeerError(f"a frame of {len(data):,} bytes; at most {self._bytes_max:,} are read")
+            raise PeerError(f"a frame of {len(data):,} bytes; at most {self._bytes_max:,} are read", code="limit")
         try:
-            messages = self._decoder.decode(data)
+            try:
+                messages = self._decoder.decode(data)
+            except msgspec.ValidationError:
+                messages = [each for part in _PARTS.decode(data) if (each := self._known(part)) is not None]
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise PeerError(f"not a frame of this protocol ({len(data):,} bytes)") from error
         return [self._typed(each) for each in messages] if self._codec.has_texts else messages
+
+    def _known(self, part: msgspec.Raw) -> Message | None:
+        """A message; None if it is skipped."""
+        try:
+            return self._one.decode(part)
+        except msgspec.ValidationError:
+            tag, *fields = _PARTS.decode(part) or [msgspec.Raw(b"\xc0")]
+            name = _TAG.decode(tag)
+            if name in self._tags:
+                raise
+            if is_ignorable(name):
+                self._skipped(name)
+                return None
+            return UnknownKind(_number(fields[0]) if fields else 0, name)
 
     def _typed(self, message: Message) -> Message:
         if isinstance(message, Publish):
@@ -151,6 +187,24 @@ class Frames:
         if isinstance(message, Event | DurableEvent | Forward):
             return msgspec.structs.replace(message, event=self._codec.typed(message.event))
         return message
+
+
+_PARTS = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_TAG = msgspec.msgpack.Decoder(Annotated[str, msgspec.Meta(min_length=1, max_length=TAG_SIZE_MAX)])
+_NUMBER = msgspec.msgpack.Decoder(int)
+
+
+def is_ignorable(tag: str) -> bool:
+    """Whether a reader that does not know a kind skips it."""
+    return "a" <= tag[:1] <= "z"
+
+
+def _number(field: msgspec.Raw) -> int:
+    """A sequence number; 0 if a field is none."""
+    try:
+        return max(0, _NUMBER.decode(field))
+    except msgspec.ValidationError:
+        return 0
 
 
 def frame(messages: Iterable[bytes]) -> bytes:

@@ -225,6 +225,20 @@ class Region:
         crossed = [box for term in self.terms for box in term.boxes()]
         return hulls(crossed, self.space)
 
+    def hull(self) -> Region:
+        """The smallest box around this region. Of balls, around the sides that they stand with.
+
+        >>> space = Space.parse("x int not null 0..100, y int not null 0..100")
+        >>> space.where("(x < 5 AND y = 1) OR (x = 9 AND y = 7)").hull()
+        <Region x <= 9 AND y BETWEEN 1 AND 7>
+        """
+        terms = self.terms
+        if not terms:
+            return self
+        low, high = hulls(terms, self.space)
+        around = boxes_to_terms(low.min(0, keepdims=True), high.max(0, keepdims=True), self.space)
+        return Region(self.space, around, self._state[1])
+
     def disjoint(self) -> Region:
         """The same points as terms that do not overlap."""
         pieces: list[Term] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from thatch.errors import MALFORMED_CLAUSE, CallerError, ClauseError, TooManyTerms, closest, shown
+from thatch.errors import MALFORMED_CLAUSE, TOO_LARGE, CallerError, ClauseError, TooManyTerms, closest, shown
 from thatch.region.region import Region
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
@@ -22,7 +22,6 @@ from thatch.where.lexer import (
     BAD_LITERAL,
     MARK,
     PART,
-    TOO_LARGE,
     Sanitised,
     at,
     literal_offset,

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from thatch.errors import MALFORMED_CLAUSE, ClauseError, shown
+from thatch.errors import MALFORMED_CLAUSE, TOO_LARGE, ClauseError, shown
 from thatch.space import times
 from thatch.where.literals import Literal, Members, number_literal, string_literal
 
@@ -61,10 +61,11 @@ _PLAIN_STRINGS = re.compile(r"\s*+'[^'\\]{0,999}+'(?:\s*+,\s*+'[^'\\]{0,999}+')*
 _PLAIN_INTS = re.compile(r"\s*+-?[0-9]{1,9}+(?:\s*+,\s*+-?[0-9]{1,9}+)*+\s*+")
 _TYPED_HEAD = re.compile(rf"({_keyword('DATE')}|{_keyword('TIMESTAMP')}\w*){_BLANK}(.*)", re.DOTALL)
 
-_STRETCH = re.compile(f"[^'\"`0-9]{{{STRETCH_MAX}}}")
+# From the beginning of each stretch only: from every character of it, the search would be quadratic.
+_STRETCH = re.compile(f"(?<![^'\"`0-9])[^'\"`0-9]{{{STRETCH_MAX}}}")
 
 # Constructs that errors are counted by.
-ARITHMETIC, BAD_LITERAL, TOO_LARGE = "arithmetic", "literal that does not fit", "clause too large"
+ARITHMETIC, BAD_LITERAL = "arithmetic", "literal that does not fit"
 
 MARK = "\0"  # in a shape, followed by the kind of the literal that stood there
 
