@@ -91,10 +91,24 @@ def session(folder: Path) -> SparkSession:
 def main(folder: Path) -> None:
     spark = session(folder)
     try:
-        report = compared(spark, folder) | shipped(spark, folder)
+        report = asked_for_python(spark) | compared(spark, folder) | shipped(spark, folder)
     finally:
         spark.stop()
     (folder / "report.json").write_text(json.dumps(report))
+
+
+def asked_for_python(spark: SparkSession) -> dict[str, Any]:
+    """What the executors say, and the sentence where their Python does not exist."""
+    from thatch.errors import CallerError
+    from thatch.spark.workers import asked, check_workers
+
+    workers = asked(spark.sparkContext, sys.executable)
+    try:
+        check_workers(spark.sparkContext, "no/such/python")
+        sentence = ""
+    except CallerError as error:
+        sentence = str(error)
+    return {"pythons": [worker.python for worker in workers], "without python": sentence}
 
 
 def trades() -> Workload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -21,6 +22,11 @@ def report() -> dict[str, Any]:
     assert process.returncode == 0, said[-3000:]
     report: dict[str, Any] = json.loads((Cluster.folder / "report.json").read_text())
     return report
+
+
+def test_executors_are_asked_for_their_python(report: dict[str, Any]) -> None:
+    assert report["pythons"] == [sys.executable] * 2
+    assert "has no Python at 'no/such/python' (which PYSPARK_PYTHON names)" in report["without python"]
 
 
 @pytest.mark.parametrize("name", [way.name for way in FEW_WAYS])

@@ -5,6 +5,7 @@ In reading order:
     text      Spark expressions as SQL text that means the same in every session
     payload   an error as text that crosses Spark, and the same error again
     tables    DataFrames of events and of subscriptions: what they must look like, and what is wrong with them
+    workers   the Python of the workers: the driver's own, or one that is checked first
     failures  `translated_errors`: errors raised on executors, as our own types
     clauses   clauses parsed by Spark's workers: to regions for the driver, or to what is wrong with them
     inferred  the space of subscriptions over a DataFrame of events

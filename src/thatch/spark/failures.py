@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from thatch.errors import CallerError, ThatchError
 from thatch.spark.payload import TOKEN, error_in, with_payload
+from thatch.spark.workers import ADVICE, prepare_workers
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
@@ -44,7 +45,8 @@ class Reporting:
 
 
 def map_batches(frame: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
-    """`frame.mapInArrow(work, schema)`; what it raises can be translated."""
+    """`frame.mapInArrow(work, schema)`, on workers that can do it; what it raises can be translated."""
+    prepare_workers(frame.sparkSession.sparkContext)
     return frame.mapInArrow(Reporting(work, TOKEN), schema)
 
 
@@ -57,7 +59,7 @@ def ours(error: BaseException) -> ThatchError | None:
         if text.rstrip().endswith("\n" + NO_THATCH):
             return CallerError(
                 "the Python workers cannot import thatch: install it on every executor, and let PYSPARK_PYTHON name "
-                "the Python that has it before the session starts"
+                f"the Python that has it before the session starts; {ADVICE}"
             )
     return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,7 @@ from thatch.spark.matching.files import ParquetScan, plain_scan
 from thatch.spark.matching.keys import Native
 from thatch.spark.matching.sampled import chosen_keys
 from thatch.spark.tables import SubscriptionFrame, check_time_zone, session_of
+from thatch.spark.workers import is_local
 
 SHARE = 0.25  # of an executor's memory that broadcast subscriptions may take
 EVENTS_GUESSED = 1_000_000  # where Spark has no idea
@@ -108,8 +108,7 @@ class MatchTables:
 def _limit(session: SparkSession) -> int:
     """A share of the memory that an executor has."""
     context = session.sparkContext
-    is_local = re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None  # one process is driver and executor
-    name = "spark.driver.memory" if is_local else "spark.executor.memory"
+    name = "spark.driver.memory" if is_local(context) else "spark.executor.memory"
     memory = context.getConf().get(name, "1g")
     assert context._jvm is not None
     return int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(memory) * SHARE)
