@@ -11,7 +11,7 @@ from thatch.broker.link import Link
 from thatch.broker.link_states import LinkAction, LinkInput
 from thatch.broker.resync import Resync
 from thatch.broker.settling import Settling
-from thatch.errors import CallerError, PeerError
+from thatch.errors import CallerError, PeerError, SpaceError
 from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS
 from thatch.protocol.messages import Drop, Hello, LinkDown, LinkUp, Put, Refused
@@ -107,7 +107,10 @@ class Sessions:
             kinds = ("a client", "a broker") if message.is_client else ("a broker", "a client")
             raise PeerError(f"link {name!r}: the peer says that it is {kinds[0]}, and not {kinds[1]}")
         announced = KINDS.agreed(message)
-        own, space = self._growth.space, self._growth.read(message.space)
+        try:
+            own, space = self._growth.space, self._growth.read(message.space)
+        except SpaceError as error:
+            raise PeerError(str(error), code=error.code) from None
         if not own.extends(space) and (link.is_client or not space.extends(own)):
             raise PeerError(f"{name!r} uses another space: {space}; this broker uses {own}", code="space")
         return space, announced
