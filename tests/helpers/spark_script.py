@@ -1,7 +1,7 @@
 """The README's example on Spark as somebody's script, in a folder with its files.
 
-tests/spark/test_spark_workers.py runs it. Its import does nothing: pytest imports every file in search of doctests, and a
-session that is started then is that of all tests.
+tests/spark/test_spark_workers.py runs it. Its import does nothing: pytest imports every file in search of doctests,
+and a session that is started then is that of all tests.
 """
 
 from __future__ import annotations
