@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -23,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import report
+from benchmarks.earlier import EARLIER, HERE, MAIN, earlier_tree, environment_of
 
-EARLIER = "e094712"
 SPACE = "symbol string, price double, lots int, at timestamp"
 ALERTS = [
     "price < 1",
@@ -57,10 +56,7 @@ def _batch(draw: np.random.Generator, rows: int) -> pa.RecordBatch:
 
 
 MEASURED = (
-    "import resource, sys\n"
-    "try:\n    from thatch.cli.main import main\n"
-    "except ImportError:\n    from thatch.cli import main\n"  # at the earlier commit
-    "status = main()\n"
+    f"{MAIN}import resource\n"
     "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\nsys.exit(status)"
 )
 
@@ -74,7 +70,7 @@ class Run(NamedTuple):
 
 
 def run(tree: Path, folder: Path, events: str, *more: str, without_java: bool = False) -> Run:
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": ""}
+    environment = environment_of(tree)
     if without_java:
         environment |= {"PATH": str(folder), "JAVA_HOME": str(folder)}
     asked = ["match", events, "--where", "alerts.txt", "--space", SPACE, "--json", *more]
@@ -111,28 +107,24 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the large table")
     options = parser.parse_args()
-    here = Path(__file__).parents[1]
     with tempfile.TemporaryDirectory() as name:
-        folder, earlier = Path(name), Path(name) / "earlier"
+        folder = Path(name)
         (folder / "alerts.txt").write_text("\n".join(ALERTS) + "\n")
         write_events(folder / "small.parquet", 50_000)
         write_events(folder / "large.parquet", options.rows)
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(earlier), EARLIER], cwd=here, check=True)
-        try:
+        with earlier_tree() as earlier:
             small = compared(
                 "50,000 rows, 7 alerts, cold",
-                lambda: run(here, folder, "small.parquet", without_java=True),
+                lambda: run(HERE, folder, "small.parquet", without_java=True),
                 f"Spark, at {EARLIER}",
                 lambda: run(earlier, folder, "small.parquet"),
                 options.runs,
             )
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(earlier)], cwd=here, check=False)
         large = compared(
             f"{options.rows:,} rows, 7 alerts, cold",
-            lambda: run(here, folder, "large.parquet", "--engine", "local", without_java=True),
+            lambda: run(HERE, folder, "large.parquet", "--engine", "local", without_java=True),
             "Spark",
-            lambda: run(here, folder, "large.parquet", "--engine", "spark"),
+            lambda: run(HERE, folder, "large.parquet", "--engine", "spark"),
             max(1, options.runs // 2),
         )
     report("first_minute", [small, large])

@@ -7,7 +7,9 @@ Every error names the rule that was broken, the value that broke it, where, and 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from itertools import islice
 from typing import Any, Literal, cast, get_args
@@ -183,6 +185,35 @@ def code_of(text: str) -> Code:
     return cast(Code, text) if text in get_args(Code) else "invalid"
 
 
+# What may be missing, and the extra that has it.
+EXTRAS = {"aiohttp": "node", "pyspark": "spark", "py4j": "spark", "pandas": "spark", "matplotlib": "sim"}
+
+
+def missing_extra(error: ModuleNotFoundError, extra: str | None = None) -> str | None:
+    """What to install for a module that is missing; None if it is of no extra of ours. `extra`: the one to name, where
+    several have it.
+
+    >>> missing_extra(ModuleNotFoundError(name="pyspark.sql"))
+    "this needs pyspark, which is not installed: pip install 'thatch[spark]'"
+    """
+    name = (error.name or "").partition(".")[0]
+    if name not in EXTRAS:
+        return None
+    return f"this needs {name}, which is not installed: pip install 'thatch[{extra or EXTRAS[name]}]'"
+
+
+@contextmanager
+def imports_of_extra(extra: str) -> Iterator[None]:
+    """Around imports: if a module is missing, the error says which extra has it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        advice = missing_extra(error, extra)
+        if advice is None:
+            raise
+        raise ModuleNotFoundError(advice, name=error.name) from None
+
+
 def check_on_error(on_error: str) -> None:
     """What a call does with bad rows: it raises, or leaves them out."""
     if on_error not in ("raise", "skip"):
@@ -209,6 +240,24 @@ def suggestion(name: Any, known: Iterable[str]) -> str:
     """
     close = closest(name, known)
     return "" if close is None else f" (did you mean {close!r}?)"
+
+
+def toml_problem(error: ValueError) -> str:
+    """Where a text is not TOML. What the parser says is in its own terms; the place is what helps.
+
+    >>> import tomllib
+    >>> try:
+    ...     tomllib.loads("a = 1\\nb = x")
+    ... except ValueError as error:
+    ...     print(toml_problem(error))
+    line 2, column 5 cannot be read: texts stand in quotes, a key and its value are joined by =
+    """
+    place = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
+    if place is None:
+        return "it is not UTF-8 text" if isinstance(error, UnicodeError) else "a value in it cannot be read"
+    if place[1].startswith("end"):
+        return "it ends too early: a quote or a bracket is not closed, or a value is missing"
+    return f"{place[1]} cannot be read: texts stand in quotes, a key and its value are joined by ="
 
 
 def unknown(what: str, name: Any, known: Iterable[str]) -> str:

@@ -1,25 +1,53 @@
 """How hot code is compiled: Numba, cached on disk where that is possible, without the interpreter lock.
 
 A module of kernels imports Numba, which costs a tenth of a second, so it is imported by the functions that need it
-and never by `import thatch`.
+and never by `import thatch`. Where kernels have to be compiled after all, a line in the log says why a call takes long.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numba
+import numba.core.event
 import numba.core.options
 import numba.extending
 from llvmlite import ir
+from numba.core.runtime.nrt import rtsys
 
 types: Any = numba.types
+events: Any = numba.core.event
 F = TypeVar("F", bound=Callable[..., Any])
+# This file and all with kernels, as a test makes sure: to look for them would cost each process time.
+KERNEL_FILES = (
+    "cover/balltree.py",
+    "cover/conflict.py",
+    "cover/index.py",
+    "cover/ranges.py",
+    "cover/rectangles.py",
+    "cover/search.py",
+    "grid/curve.py",
+    "grid/grid.py",
+    "jit.py",
+    "matching/blocks.py",
+    "matching/entries.py",
+    "matching/hilbert.py",
+    "matching/partition.py",
+    "matching/postings.py",
+    "matching/tree.py",
+    "merge/pairs.py",
+    "region/boxes.py",
+    "rivals/counting.py",
+    "space/arrays.py",
+)
+SILENT_SECONDS = 1.0  # that compiling may take before a line says so
 carray: Any = numba.carray  # type: ignore[attr-defined]  # an array at a pointer
 intrinsic: Any = numba.extending.intrinsic  # a function that writes its own LLVM instructions
 
@@ -62,6 +90,51 @@ def lowest(typingctx: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
+class Announcer(numba.core.event.Listener):
+    """Says once in a process that kernels are being compiled, when that has taken more than a second. Loading them from
+    the cache is no event of this kind."""
+
+    def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
+        self._say, self._now = say, now
+        self._depth, self._start, self._total = 0, 0.0, 0.0  # a kernel is compiled while one that calls it is
+        self.is_cached = True
+        self.is_silent = False
+
+    def on_start(self, event: Any) -> None:
+        if not _is_ours(event):
+            return
+        if not self._depth:
+            self._start = self._now()
+        self._depth += 1
+        self._look()
+
+    def on_end(self, event: Any) -> None:
+        if not _is_ours(event):
+            return
+        self._look()
+        self._depth -= 1
+        if not self._depth:
+            self._total += self._now() - self._start
+
+    def _look(self) -> None:
+        if not self.is_silent and self._total + self._now() - self._start > SILENT_SECONDS:
+            self.is_silent = True
+            later = (
+                "`thatch warm` compiles everything beforehand"
+                if self.is_cached
+                else "no cache directory can be written, so each process does this again; set NUMBA_CACHE_DIR"
+            )
+            self._say(f"thatch: compiling hot code for the first time, which takes up to a minute; {later}")
+
+
+def _is_ours(event: Any) -> bool:
+    return str(event.data["dispatcher"].py_func.__module__).startswith("thatch.")
+
+
+announcer = Announcer(logging.getLogger(__name__).warning)
+events.register("numba:compile", announcer)
+
+
 def kernel(function: F) -> F:
     """Compile on first call. Where no cache directory can be written, compile in each process instead."""
     return _compiled(function, "never")
@@ -102,19 +175,32 @@ def _compiled(function: F, inline: Literal["always", "never"], is_counting: bool
             file._source_stamp = _kernels_stamp()
             # Compared before the rest of an index is unpickled, which fails if a type that it names is gone.
             file._version = f"{file._version} {_kernels_stamp()}"
+            cache: Any = compiled._cache
+            cache.load_overload = partial(_loaded, cache, cache.load_overload)
     except (RuntimeError, OSError):  # "no locator available": neither next to the file nor in the user's home
+        announcer.is_cached = False
         compiled = numba.njit(**options)(function)
     result: F = compiled
     return result
 
 
-@cache
+def _loaded(cache: Any, load_fully: Callable[[Any, Any], Any], signature: Any, context: Any) -> Any:
+    """A kernel from the cache. Numba by itself first imports and registers all that it can compile, which takes as long
+    as everything else in a first match. To run what is compiled, its runtime is enough; the compiler sees to the rest
+    when it has something to do."""
+    try:
+        rtsys.initialize(context)
+        found = cache._load_overload(signature, context)
+    except Exception:  # should Numba's own names change, it works as it does by itself
+        found = None
+    return load_fully(signature, context) if found is None else found
+
+
+@lru_cache
 def _kernels_stamp() -> str:
     """Of all files with kernels. Numba keeps what it compiled until the kernel's own file changes; but kernels are
     copied into kernels of other files, and what they pass one another must be of one kind, or they crash."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        text = path.read_bytes()
-        if b"thatch.jit import" in text:
-            digest.update(text)
+    for name in KERNEL_FILES:
+        digest.update((Path(__file__).parent / name).read_bytes())
     return digest.hexdigest()

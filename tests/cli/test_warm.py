@@ -22,6 +22,9 @@ table.subscribe("b", "within(3, price, 1, lots, 2)")
 table.match({"price": 12.5, "lots": 3})
 table.match_batch(pa.table({"price": [1.0, None], "symbol": ["A", None], "lots": [1, 2]}))
 table.unsubscribe("a")
+listed = ", ".join(f"'S{each}'" for each in range(30))
+rules = {"c": f"symbol IN ({listed})", "d": "within(3, price, 1, lots, 2)"} | {f"x{n}": f"lots < {n}" for n in range(9)}
+thatch.match(pa.table({"price": [1.0, None] * 50, "symbol": ["S1", None] * 50, "lots": [1, 2] * 50}), rules, space)
 thatch.covers(["price < 10", "price > 5"], "price BETWEEN 1 AND 7", space)
 """
 

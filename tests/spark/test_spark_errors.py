@@ -27,8 +27,11 @@ pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException
 
 import thatch.spark as ts
+from thatch.spark.clauses import WrongClauses
 from thatch.spark.failures import ours
+from thatch.spark.matching.collected import _few_rows, collected
 from thatch.spark.payload import TOKEN
+from thatch.spark.tables import SubscriptionFrame
 
 SPACE = Space.parse("price double not null 0..1000, kind enum('a','b') not null, count int, day date")
 STRATEGIES = ("native", "arrow")
@@ -386,3 +389,25 @@ def test_explain_says_what_and_why(spark: SparkSession, mixed: Events, events: D
     assert plans["many"].estimates["native"] < 10  # of 50: the cells are of use
     assert plans["many"].estimates["arrow"] == pytest.approx(0.6, abs=0.3)  # 6 of 10 prices, one subscription each
     assert "MB" in str(plans["too large"]) and plans["too large"].limit_bytes == 10
+
+
+def test_clauses_that_the_driver_has_give_the_same(spark: SparkSession) -> None:
+    """Few rows of a local relation are parsed on the driver, others on executors."""
+    rows = pa.table({"id": [7, 8, 9], "where": ["price < 5", "symbol IN ('A', 'B')", "TRUE"]})
+    here = spark.createDataFrame(rows)
+    events = spark.createDataFrame(pa.table({"price": [1.0, 9.0], "symbol": ["A", "C"]}))
+    space = Space.parse("price double, symbol string")
+    found = []
+    for frame in (here, here.repartition(2)):
+        known = SubscriptionFrame.of(frame, space)
+        assert (_few_rows(frame.select("id", "where")) is not None) == (frame is here)
+        assert sorted(collected(known, False).ids.to_pylist()) == [7, 8, 9]
+        found.append(sorted(map(tuple, ts.match(events, frame, space).collect())))
+    assert found[0] == found[1] and len(found[0]) == 4
+    wrong = spark.createDataFrame(pa.table({"id": [1, 2], "where": ["price <", None]}))
+    said = []
+    for frame in (wrong, wrong.coalesce(1)):
+        with pytest.raises(WrongClauses) as caught:
+            ts.match(events, frame, space)
+        said.append(str(caught.value))
+    assert said[0] == said[1]

@@ -110,6 +110,8 @@ class Story:
             print(f"thatch: a week of earthquakes instead of a year of flights: {missing}", file=sys.stderr)
             self.earthquakes()
             return
+        missing = demo_flights.missing_for_spark()
+        ahead = demo_flights.spark_ahead() if missing is None else None  # it starts while this process matches
         self.begin("A year of flights, in this process")
         local, known, made = demo_local.run(rows, count or demo_flights.SUBSCRIPTIONS)
         found = local.pop("found")
@@ -119,29 +121,29 @@ class Story:
         about = "write both to a folder, and match files as you would match your own"
         self.go_on(about, f"{saved} && {_command('match', *files)}")
         self.results["flights"] = {"local": local, "spark": None, "equal": None}
-        missing = demo_flights.missing_for_spark()
-        if missing is not None:
+        if ahead is None:
             self.say(f"\nLeft out: the same question on Spark. {missing}")
             return
-        self._on_spark(known, made, found, files)
-
-    def _on_spark(self, known: Any, made: Any, found: Any, files: tuple[str, ...]) -> None:
-        from thatch.cli import demo_flights
-
         self.begin("The same question on Spark")
-        result = demo_flights.run(known, made)
+        result = demo_flights.run(known, made, ahead, lambda answer: self._compare(answer, found))
         is_equal = result.pop("found") == found
         self.results["flights"] |= {"spark": result, "equal": is_equal}
         self.has_failed |= bool(result["wrong"]) or not is_equal
-        self.say(demo_flights.shown(result))
-        if is_equal:
+        self.say(demo_flights.shown_check(result))
+        self.go_on("the same files on Spark", _command("match", *files, "--engine", "spark"))
+
+    def _compare(self, answer: dict[str, Any], found: Any) -> None:
+        """Spark's answer, next to the one of this process."""
+        from thatch.cli import demo_flights
+
+        self.say(demo_flights.shown(answer))
+        if answer["found"] == found:
             self.say(
                 "The rows are equal to those above: for each subscription as many flights, whose row numbers have the "
                 "same sum."
             )
         else:
             self.say("The rows DIFFER from those above.")
-        self.go_on("the same files on Spark", _command("match", *files, "--engine", "spark"))
 
     def network(self) -> None:
         from thatch.cli import demo_network

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from thatch.cli.spark_jobs.session import check_spark_is_there, progress, spark_session
+from thatch.cli.spark_jobs.session import SessionAhead, check_spark_is_there, progress
 from thatch.cli.tabular import table
 from thatch.errors import CallerError
 from thatch.space.space import Space
@@ -34,8 +34,16 @@ SPACE = Space.parse(
 SUBSCRIPTIONS, SEED, BUSIEST = 3_000, 2013, 5
 CHECKED = 3  # of each kind
 CLAUSE_SHOWN = 66  # characters
-# The JVM stops at its first compiler, and a shuffle has few parts: the run is over before more has paid for itself.
-SHORT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "4"}
+# The JVM stops at its first compiler, plans are not compiled, and a shuffle has few parts: the run is over before more
+# has paid for itself.
+SHORT = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "4",
+}
+# For the check, where Spark itself looks at every flight.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 ROW = "row"  # the number of a flight: a column that no subscription looks at
 
 
@@ -185,66 +193,77 @@ def _spelled_out(clause: str) -> str:
 # The run
 
 
-def run(known: pa.Table, made: list[FlightAlert]) -> dict[str, Any]:
-    """Match all flights on Spark; what the report needs."""
+def spark_ahead() -> SessionAhead:
+    """Spark, starting in the background."""
+    return SessionAhead(SPACE.time_zone, SHORT)
+
+
+def run(
+    known: pa.Table, made: list[FlightAlert], ahead: SessionAhead, answered: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Match all flights on Spark, hand on the answer, and check it afterwards; what the report needs."""
     start = time.perf_counter()
-    with (
-        spark_session(SPACE.time_zone, settings=SHORT) as session,
-        tempfile.TemporaryDirectory(prefix="thatch-demo-") as folder,
-    ):
-        started = time.perf_counter()
+    with ahead.session() as session, tempfile.TemporaryDirectory(prefix="thatch-demo-") as folder:
+        waited = time.perf_counter() - start
         with progress(session):
-            return {
-                **matched(session, known, made, Path(folder) / "flights.parquet"),
-                "seconds_to_start_spark": started - start,
-            }
+            events, answer = matched(session, known, made, Path(folder) / "flights.parquet")
+        answered({**answer, "seconds_to_start_spark": waited})
+        for name, value in COMPILED.items():
+            session.conf.set(name, value)
+        with progress(session):
+            return {**answer, "seconds_to_start_spark": waited, **checked(events, made, answer["found"])}
 
 
-def matched(session: SparkSession, known: pa.Table, made: list[FlightAlert], path: Path) -> dict[str, Any]:
+def matched(
+    session: SparkSession, known: pa.Table, made: list[FlightAlert], path: Path
+) -> tuple[DataFrame, dict[str, Any]]:
+    """The flights as Spark has them, and the answer."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    import thatch.spark as ts
+    from thatch.spark.matching.match import Job
 
     pq.write_table(known, path, row_group_size=1 << 16)
-    events = session.read.parquet(str(path))
+    events = session.read.schema(from_arrow_schema(known.schema)).parquet(str(path))  # else a job looks for it
     asked = session.createDataFrame(
         pa.table({"id": pa.array(range(len(made))), "where": pa.array([each.where for each in made])})
     )
-    plan = ts.explain(events, asked, SPACE)
     start = time.perf_counter()
-    found = _by_subscription(ts.match(events, asked, SPACE), len(made))
+    job = Job(events, asked, SPACE, "auto", "raise", None)
+    choice = job.tables.choice()
+    found = by_subscription(job.result().select("subscription_id", ROW).toArrow(), len(made))
     done = time.perf_counter()
-    wrong = _differences(events, made, found)
-    checked = time.perf_counter()
     busiest = sorted(range(len(made)), key=lambda id: -found[id][0])[:BUSIEST]
-    return {
+    return events, {
         "events": known.num_rows,
         "subscriptions": len(made),
         "matches": sum(matches for matches, _ in found),
         "without_match": sum(not matches for matches, _ in found),
         "seconds": done - start,
-        "strategy": plan.strategy,
-        "reason": plan.reason,
-        "candidates_per_event": plan.estimates,
+        "strategy": choice.strategy,
+        "reason": choice.reason,
         "busiest": [
             {"id": id, "kind": made[id].kind, "where": made[id].where, "matches": found[id][0]} for id in busiest
         ],
-        "checked": len(_sample(made)),
-        "seconds_to_check": checked - done,
-        "wrong": wrong,
         "found": found,
     }
+
+
+def checked(events: DataFrame, made: list[FlightAlert], found: list[Found]) -> dict[str, Any]:
+    """What Spark's own filter says to a sample of the subscriptions."""
+    start = time.perf_counter()
+    wrong = _differences(events, made, found)
+    return {"checked": len(_sample(made)), "seconds_to_check": time.perf_counter() - start, "wrong": wrong}
 
 
 Found = tuple[int, int]  # how many rows, and the sum of their numbers
 
 
-def _by_subscription(matches: DataFrame, count: int) -> list[Found]:
-    from pyspark.sql.functions import count_if, lit, sum
-
-    rows = matches.groupBy("subscription_id").agg(count_if(lit(True)), sum(ROW)).collect()
-    by_id = {row[0]: (row[1], row[2]) for row in rows}
+def by_subscription(matches: pa.Table, count: int) -> list[Found]:
+    """For each subscription, how many flights it wants, and the sum of their numbers."""
+    rows = matches.group_by("subscription_id").aggregate([(ROW, "count"), (ROW, "sum")]).to_pylist()
+    by_id = {row["subscription_id"]: (row[f"{ROW}_count"], row[f"{ROW}_sum"]) for row in rows}
     return [by_id.get(id, (0, 0)) for id in range(count)]
 
 
@@ -280,11 +299,17 @@ def cut(clause: str) -> str:
 
 
 def shown(result: dict[str, Any]) -> str:
-    """The result on Spark as text for a terminal."""
+    """The answer of Spark as text for a terminal."""
+    return (
+        f"Answer: {result['matches']:,} matches in {result['seconds']:.1f} s, after "
+        f"{result['seconds_to_start_spark']:.1f} s more to start Spark (strategy {result['strategy']})"
+    )
+
+
+def shown_check(result: dict[str, Any]) -> str:
+    """The check of that answer as text for a terminal."""
     verdict = "all find the same rows" if not result["wrong"] else f"{len(result['wrong'])} DIFFER"
     lines = [
-        f"Answer: {result['matches']:,} matches in {result['seconds']:.1f} s, after "
-        f"{result['seconds_to_start_spark']:.1f} s to start Spark (strategy {result['strategy']})",
         f"Checked: {result['checked']} of the subscriptions against Spark's own filter in "
         f"{result['seconds_to_check']:.1f} s: {verdict}",
         *(f"  {clause}" for clause in result["wrong"]),

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from thatch.cli.demo_flights import (
     BUSIEST,
     KINDS,
-    ROW,
     SPACE,
     SUBSCRIPTIONS,
     FlightAlert,
     Found,
     busiest_text,
+    by_subscription,
     cut,
     flights,
     subscriptions,
@@ -61,10 +61,7 @@ def matched(known: pa.Table, made: list[FlightAlert]) -> list[Found]:
     """For each subscription, how many flights it wants, and the sum of their numbers."""
     from thatch.local.match import match
 
-    wanted = match(known, {id: each.where for id, each in enumerate(made)}, SPACE)
-    rows = wanted.group_by("subscription_id").aggregate([(ROW, "count"), (ROW, "sum")]).to_pylist()
-    by_id = {row["subscription_id"]: (row[f"{ROW}_count"], row[f"{ROW}_sum"]) for row in rows}
-    return [by_id.get(id, (0, 0)) for id in range(len(made))]
+    return by_subscription(match(known, {id: each.where for id, each in enumerate(made)}, SPACE), len(made))
 
 
 def shown(result: dict[str, Any]) -> str:

@@ -26,16 +26,12 @@ from thatch.cli import (
 from thatch.cli.arguments import BAD_INPUT, INTERRUPTED, OK
 from thatch.cli.parser import Parser
 from thatch.cli.terminal import styled
-from thatch.errors import ThatchError
+from thatch.errors import ThatchError, missing_extra
 
 COMMANDS = (
     demo, validate, covers, explain, match, reduce, learn, audit, simulate, plan, broker, subscribe, publish, warm,
     completion,
 )  # fmt: skip
-
-
-# What may be missing, and the extra that has it.
-EXTRAS = {"aiohttp": "node", "pyspark": "spark", "py4j": "spark", "pandas": "spark", "matplotlib": "sim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,10 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = error.strerror or type(error).__name__
         return _failed(what if error.filename is None else f"{error.filename}: {what}")
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        advice = missing_extra(error)
+        if advice is None:
             raise
-        return _failed(f"this needs {error.name}, which is not installed: pip install 'thatch[{extra}]'")
+        return _failed(advice)
     except KeyboardInterrupt:
         return INTERRUPTED
 

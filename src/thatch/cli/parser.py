@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
@@ -10,6 +11,13 @@ from typing import Any, NoReturn
 from thatch.cli.arguments import BAD_INPUT
 from thatch.errors import closest, shown, suggestion
 
+# What argparse says in its own terms, and what we say.
+_WORDS = (
+    (r"expected (one|at least one) argument", "a value is missing"),
+    (r"not allowed with argument (\S+)", r"cannot be given together with \1"),
+    (r"ambiguous option: (\S+) could match (.*)", r"\1 is the beginning of several options: \2"),
+    (r"ignored explicit argument .*", "takes no value"),
+)
 _REQUIRED = "the following arguments are required: "  # how argparse begins this sentence
 
 
@@ -56,7 +64,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One sentence, an example, and where to read on."""
         command = self.prog.partition(" ")[2]
-        message = message.replace("expected one argument", "a value is missing")
+        for theirs, ours in _WORDS:
+            message = re.sub(theirs, ours, message)
         if message.startswith(_REQUIRED):
             said = f"{command} needs {message.removeprefix(_REQUIRED)}"
         else:

@@ -8,7 +8,10 @@ In reading order:
     blocking      `BlockingClient`, `connect_blocking`: for programs with threads
 """
 
-from thatch.client.blocking import BlockingClient, connect_blocking
-from thatch.client.client import AsyncClient, connect
+from thatch.errors import imports_of_extra
+
+with imports_of_extra("client"):
+    from thatch.client.blocking import BlockingClient, connect_blocking
+    from thatch.client.client import AsyncClient, connect
 
 __all__ = ["AsyncClient", "BlockingClient", "connect", "connect_blocking"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from thatch.errors import CallerError, shown
+from thatch.errors import CallerError, shown, toml_problem
 
 BYTES_MAX = 256 * 2**20  # of a document, which is held in memory
 DEPTH_MAX = 32
@@ -181,9 +181,28 @@ def _yaml(text: str, path: str) -> list[Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = path if mark is None else f"{path}:{mark.line + 1}, column {mark.column + 1}"
-        raise CallerError(f"{place}: is not YAML: {error.problem}") from None
-    except (yaml.YAMLError, UnicodeError) as error:
-        raise CallerError(f"{path}: is not YAML: {shown(str(error))}") from None
+        raise CallerError(f"{place}: is not YAML: {_yaml_problem(error.problem or '')}") from None
+    except (yaml.YAMLError, UnicodeError):
+        raise CallerError(f"{path}: is not YAML: it holds characters that YAML does not allow") from None
+
+
+# What its parser says, and what that means to somebody who writes a file.
+_YAML_PROBLEMS = {
+    "mapping values are not allowed": "a colon is too much, or the text before it wants quotes",
+    "cannot start any token": "a tab, or a character that wants quotes: indent with spaces",
+    "expected ':'": "a colon after a key is missing",
+    "did not find expected key": "the indentation does not fit the lines above, or a text wants quotes",
+    "did not find expected '-'": "the indentation does not fit the list above",
+    "expected <block end>": "the indentation does not fit the lines above",
+    "unexpected end of stream": "a quote or a bracket is not closed",
+    "did not find expected ','": "a comma or a closing bracket is missing",
+    "expected ',' or": "a comma or a closing bracket is missing",
+    "escape": "a backslash within double quotes begins nothing that YAML knows",
+}
+
+
+def _yaml_problem(said: str) -> str:
+    return next((ours for theirs, ours in _YAML_PROBLEMS.items() if theirs in said), "it cannot be read from here on")
 
 
 class _Builder:
@@ -277,7 +296,7 @@ def _toml(text: str, path: str) -> list[Any]:
     try:
         document = tomllib.loads(text, parse_float=Plain)
     except ValueError as error:  # also an int of more digits than Python reads
-        raise CallerError(f"{path}: is not TOML: {error}") from None
+        raise CallerError(f"{path}: is not TOML: {toml_problem(error)}") from None
     return [_with_toml_lines(document, text)]
 
 

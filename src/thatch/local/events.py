@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.errors import CallerError
-from thatch.local.files import Format, parquet_problem
+from thatch.local.files import Format, parquet_problem, read_problem
 from thatch.local.text_values import arrow_type, values_of
 from thatch.space.space import Space
 
@@ -174,7 +174,7 @@ class CsvEvents(EventSource):
                 stream, arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK), parse, convert
             )
         except (pa.ArrowException, OSError) as error:
-            raise CallerError(f"{path}: cannot be read as CSV: {error}") from None
+            raise CallerError(f"{path}: cannot be read as CSV: {read_problem(error)}") from None
 
     def batches(self, space: Space) -> Iterator[EventBatch]:
         types = dict.fromkeys(self.schema.names, pa.string())
@@ -187,7 +187,7 @@ class CsvEvents(EventSource):
                 except StopIteration:
                     break
                 except pa.ArrowException as error:
-                    raise CallerError(f"{path}: cannot be read as CSV: {error}") from None
+                    raise CallerError(f"{path}: cannot be read as CSV: {read_problem(error)}") from None
                 yield self._valued(batch, first, path, space, malformed)
                 first += batch.num_rows
             if malformed:

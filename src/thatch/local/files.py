@@ -95,6 +95,13 @@ def no_such_file(path: str) -> str:
     return f"{path}: no such file or folder{hint if re.search('[<>=]', path) else ''}"
 
 
+def read_problem(error: BaseException) -> str:
+    """Why a file of text cannot be read: the system's reason, or that its bytes are not what they should be."""
+    if isinstance(error, OSError) and error.strerror and error.errno:
+        return os.strerror(error.errno).lower()
+    return "it is damaged, or another kind of file"
+
+
 def parquet_problem(path: str) -> str:
     """Why a file cannot be read as Parquet."""
     mark = b"PAR1"

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from thatch.errors import CallerError
 from thatch.local.events import BLOCK, ROWS, EventBatch, EventSource
+from thatch.local.files import read_problem
 from thatch.local.text_values import arrow_type, values_of
 from thatch.space.space import Space
 
@@ -96,7 +97,7 @@ def _chunks(path: str) -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
                     yield rows, malformed
                     rows, malformed = [], []
     except (OSError, pa.ArrowException) as error:
-        raise CallerError(f"{path}: cannot be read as JSON: {error}") from None
+        raise CallerError(f"{path}: cannot be read as JSON: {read_problem(error)}") from None
     if rows or malformed:
         yield rows, malformed
 

@@ -35,7 +35,7 @@ from thatch.local.documents import (
     value_of,
 )
 from thatch.local.events import CsvEvents, EventSource, ParquetEvents, parquet_file
-from thatch.local.files import RULE_SUFFIXES, Format, files_in, kind_of, no_such_file, one_kind
+from thatch.local.files import RULE_SUFFIXES, Format, files_in, kind_of, no_such_file, one_kind, read_problem
 from thatch.local.json_lines import JsonEvents, rows_of_line
 from thatch.space.space import Space
 
@@ -271,7 +271,7 @@ def _of_document(path: str, kind: str) -> RuleTable:
         with pa.input_stream(path, compression="detect") as stream:
             data = stream.read(BYTES_MAX + 1)
     except (OSError, pa.ArrowException) as error:
-        raise CallerError(f"{path}: cannot be read: {error}") from None
+        raise CallerError(f"{path}: cannot be read: {read_problem(error)}") from None
     if len(data) > BYTES_MAX:
         raise CallerError(f"{path}: is larger than {BYTES_MAX // 2**20} MB: write it as CSV, JSON lines or Parquet")
     try:

@@ -127,9 +127,8 @@ def joined(parts: Sequence[SubscriptionRows]) -> SubscriptionRows:
     tables = [each.bounds for each in parts if each.bounds is not None]
     try:
         bounds = pa.concat_tables(tables, promote_options="permissive") if clauses is None else None
-    except pa.ArrowException as error:
-        what = "the --where files have bounds of different types: match them one by one"
-        raise CallerError(f"{what} ({error})") from None
+    except pa.ArrowException:
+        raise CallerError("the --where files have bounds of different types: match them one by one") from None
     return SubscriptionRows(_ids(ids), clauses, bounds, wrong, _joined_places(parts), _joined_columns(parts))
 
 

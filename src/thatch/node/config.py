@@ -13,7 +13,7 @@ import msgspec
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
 from thatch.broker.policy import ClientLimits
-from thatch.errors import CallerError, ConfigError
+from thatch.errors import CallerError, ConfigError, toml_problem
 from thatch.protocol.ids import check_name
 from thatch.space.space import Space
 from thatch.space.structs import struct_of
@@ -166,8 +166,8 @@ def _given(path: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
     if path is not None:
         try:
             given = tomllib.loads(path.read_text())
-        except (tomllib.TOMLDecodeError, UnicodeError) as error:
-            raise ConfigError(f"{path}: not TOML: {error}") from None
+        except ValueError as error:  # also bytes that are not UTF-8, and an int of more digits than Python reads
+            raise ConfigError(f"{path}: not TOML: {toml_problem(error)}") from None
     for dotted, value in flags.items():
         _set(given, dotted.split("."), value)
     _check_renamed(given, "the flags" if path is None else str(path))

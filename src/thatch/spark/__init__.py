@@ -15,15 +15,18 @@ In reading order:
     learning  `learn`: what events and subscriptions look like
 """
 
-from thatch.reports.learn import Learned
-from thatch.spark.clauses import WrongClauses
-from thatch.spark.failures import translated_errors
-from thatch.spark.learning.learn import learn
-from thatch.spark.matching.choice import MatchPlan
-from thatch.spark.matching.match import explain, match, wrong_clauses, wrong_events
-from thatch.spark.reducing.audit import audit
-from thatch.spark.reducing.loaded import decisions, load
-from thatch.spark.reducing.reduce import reduce
+from thatch.errors import imports_of_extra
+
+with imports_of_extra("spark"):
+    from thatch.reports.learn import Learned
+    from thatch.spark.clauses import WrongClauses
+    from thatch.spark.failures import translated_errors
+    from thatch.spark.learning.learn import learn
+    from thatch.spark.matching.choice import MatchPlan
+    from thatch.spark.matching.match import explain, match, wrong_clauses, wrong_events
+    from thatch.spark.reducing.audit import audit
+    from thatch.spark.reducing.loaded import decisions, load
+    from thatch.spark.reducing.reduce import reduce
 
 __all__ = [
     "Learned",

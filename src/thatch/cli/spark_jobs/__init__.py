@@ -2,6 +2,7 @@
 
 In reading order:
 
+    daemon      the process that workers are forked from: it has what matching needs
     session     a Spark session for a command: found, or started quietly
     inputs      files of events as DataFrames; what is malformed is an error, never NULL
     rule_files  files of rules as DataFrames of subscriptions

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOPBACK = "127.0.0.1"
+DAEMON = "thatch.cli.spark_jobs.daemon"
 LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")  # of PySpark: stack traces of what is raised anyway
 SHOWN_AFTER = 1.0  # seconds: short work shows no progress
 
@@ -48,24 +50,83 @@ def spark_session(
     """A session in this time zone. One that is active already lends its context, with settings of its own, and goes on
     afterwards; `master` then has no say."""
     check_spark_is_there()
-    from pyspark.sql import SparkSession
-
-    for each in LOGGERS:
-        logging.getLogger(each).disabled = True
-    of_query = {"spark.sql.session.timeZone": time_zone, "spark.sql.ansi.enabled": "true"}
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        session = active.newSession()
-        for name, value in {**(settings or {}), **of_query}.items():
-            if session.conf.isModifiable(name):
-                session.conf.set(name, value)
-        yield session
+    wanted = _of_query(time_zone, settings or {})
+    lent = _lent(wanted)
+    if lent is not None:
+        yield lent
         return
-    session = _started(master, {**(settings or {}), **of_query})
+    session = _started(master, wanted)
     try:
         yield session
     finally:
         session.stop()
+
+
+class SessionAhead:
+    """A local session that starts in the background, with workers that have loaded what matching needs, while this
+    thread does something else. If a session is active already, there is nothing to start."""
+
+    def __init__(self, time_zone: str, settings: Mapping[str, str]) -> None:
+        check_spark_is_there()
+        from pyspark.sql import SparkSession
+
+        self._time_zone, self._settings = time_zone, settings
+        self._found: Future[SparkSession] | None = None
+        if SparkSession.getActiveSession() is None:
+            self._found = Future()
+            threading.Thread(target=self._start, daemon=True).start()
+
+    def _start(self) -> None:
+        assert self._found is not None
+        try:
+            session = _started(None, _of_query(self._time_zone, self._settings))
+            start_workers(session)
+            self._found.set_result(session)
+        except BaseException as error:
+            self._found.set_exception(error)
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """Waits for the session, and stops it afterwards if it was started here."""
+        from pyspark.sql import SparkSession
+
+        if self._found is None:
+            with spark_session(self._time_zone, settings=self._settings) as session:
+                yield session
+            return
+        session = SparkSession(self._found.result().sparkContext)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def start_workers(session: SparkSession) -> None:
+    """Has Spark fork a Python worker for each core, by a job that does nothing else."""
+    from thatch.spark.failures import map_batches
+
+    cores = session.sparkContext.defaultParallelism
+    map_batches(session.range(0, cores, 1, cores), lambda batches: batches, "id long").toArrow()
+
+
+def _of_query(time_zone: str, settings: Mapping[str, str]) -> dict[str, str]:
+    return {**settings, "spark.sql.session.timeZone": time_zone, "spark.sql.ansi.enabled": "true"}
+
+
+def _lent(settings: Mapping[str, str]) -> SparkSession | None:
+    """A new session in the context of the active one, if there is one."""
+    from pyspark.sql import SparkSession
+
+    for each in LOGGERS:
+        logging.getLogger(each).disabled = True
+    active = SparkSession.getActiveSession()
+    if active is None:
+        return None
+    session = active.newSession()
+    for name, value in settings.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
 
 
 def _started(master: str | None, settings: Mapping[str, str]) -> SparkSession:
@@ -86,6 +147,8 @@ def _started(master: str | None, settings: Mapping[str, str]) -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # also where the host has no name of its own
         if not conf.contains("spark.driver.bindAddress"):
             conf.set("spark.driver.bindAddress", LOOPBACK)
+        if not conf.contains("spark.python.daemon.module"):
+            conf.set("spark.python.daemon.module", DAEMON)
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryFile() as noise:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
 
 from thatch.errors import CallerError, shown
@@ -16,12 +17,14 @@ from thatch.matching.index import TreeMatcher, TreeView
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
 from thatch.space.axis import EnumAxis
 from thatch.space.space import Space
-from thatch.spark.clauses import PackClauses, Wrong, unpacked, wrong_clauses
+from thatch.spark.clauses import PackClauses, Wrong, compiled, unpacked, wrong_clauses
 from thatch.spark.failures import map_batches
 from thatch.spark.matching.files import plain_scan, read_all
 from thatch.spark.tables import SubscriptionFrame
 from thatch.spark.text import name_sql
 from thatch.where.enum_bounds import within_enum
+
+PARSED_HERE_MAX = 5_000  # clauses: half a second
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,30 @@ def collected(subscriptions: SubscriptionFrame, skip: bool) -> Collected:
 def _clauses(subscriptions: SubscriptionFrame, space: Space, skip: bool) -> Collected:
     assert subscriptions.where is not None
     clauses = subscriptions.frame.select(name_sql(subscriptions.id), name_sql(subscriptions.where))
-    rows = map_batches(clauses, PackClauses(space), PackClauses.schema).toArrow()
-    ids, regions, wrong = unpacked(rows.column("packed").to_pylist(), space)
+    here = _few_rows(clauses)
+    if here is None:
+        rows = map_batches(clauses, PackClauses(space), PackClauses.schema).toArrow()
+        ids, regions, wrong = unpacked(rows.column("packed").to_pylist(), space)
+    else:
+        places, regions, wrong = compiled(here, space)
+        ids = [here.column(0).take(pa.array(places, pa.int64()))]
     if wrong and not skip:
         raise wrong_clauses(wrong)
     matcher = TreeMatcher(space)
     matcher.add_many(np.arange(len(regions)), regions)
     nothing = pa.array([], to_arrow_type(subscriptions.id_type))
     return Collected(matcher.view(), pa.concat_arrays([nothing, *ids]), wrong)
+
+
+def _few_rows(clauses: DataFrame) -> pa.RecordBatch | None:
+    """Ids and clauses that the driver has already and parses sooner than a job would start; None if there are none."""
+    plan = clauses._jdf.queryExecution().optimizedPlan()
+    if plan.nodeName() != "LocalRelation" or plan.data().size() > PARSED_HERE_MAX:
+        return None
+    rows = clauses.collect()  # no job: Spark has them on the driver
+    kinds = [to_arrow_type(field.dataType) for field in clauses.schema.fields]
+    columns = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
+    return pa.record_batch(columns, names=["id", "where"])
 
 
 def _bounds(subscriptions: SubscriptionFrame, space: Space) -> Collected:
