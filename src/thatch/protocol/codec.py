@@ -68,7 +68,9 @@ _records = msgspec.msgpack.Decoder(tuple[Record, ...])
 
 def encode(message: Message) -> bytes:
     try:
-        return _encoder.encode(_short(message) if message.added else message)
+        if type(message) is Publish or not message.added:  # an event, most often: nothing more is asked of it
+            return _encoder.encode(message)
+        return _encoder.encode(_short(message))
     except OverflowError:  # an int beyond the 64 bits of MessagePack, which a decimal attribute may have
         return _encoder.encode(_without_long_ints(message))
 
