@@ -42,9 +42,15 @@ class Import:
 
 
 @cache
+def parsed(text: str) -> ast.Module:
+    """A file. The tests look at many trees that differ in one file, and at each file for many reasons."""
+    return ast.parse(text)
+
+
+@cache
 def import_statements(text: str) -> list[ast.Import | ast.ImportFrom]:
-    """Those of a file. The tests look at many trees that differ in one file."""
-    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    """Those of a file."""
+    return [node for node in ast.walk(parsed(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 class Layout:
@@ -61,7 +67,7 @@ class Layout:
 
     def _read_package(self, name: str, folder: Path) -> None:
         """List a package's files and sub-packages as its docstring does."""
-        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()), clean=False) or ""
+        docstring = ast.get_docstring(parsed((folder / "__init__.py").read_text()), clean=False) or ""
         listed = dict(re.findall(r"^    ([a-z_0-9]+)  +(\S.*)$", docstring, re.MULTILINE))
         found = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
         found |= {path.parent.name for path in folder.glob("*/__init__.py")}

@@ -130,6 +130,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Starting.has_cluster = any(item.path.name == "test_spark_cluster.py" for item in session.items)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_to_look_through() -> None:
+    """What the files before keep (oracles, compiled clauses) is not looked through again whenever a test has garbage
+    collected: that took a second, and some tests do it for each case."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if _is_spark(item):
         Starting.begin()
@@ -175,18 +183,23 @@ class Starting:
             Cluster.start()
 
 
-def _started() -> SparkSession:
-    """A small local Spark, as strict as ours: ANSI on, time zone UTC.
+# A test run is over before the JVM's second compiler has paid for itself. Its classes come from Spark's own package, so
+# that nobody need verify them, and it never has to stop because classes or short-lived objects want more room.
+JVM = (
+    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+UnlockDiagnosticVMOptions"),
+    *("-XX:-BytecodeVerificationRemote", "-XX:MetaspaceSize=400m", "-Xms1g", "-Xmn640m"),
+)
 
-    The JVM stops at its first compiler: a test run is over before the second one has paid for itself. For the same
-    reason plans are interpreted, but for `make soak`; those of test_spark_cluster.py are compiled.
-    """
+
+def _started() -> SparkSession:
+    """A small local Spark, as strict as ours: ANSI on, time zone UTC. Plans are interpreted, for the same reason as
+    above, but for `make soak`; those of test_spark_cluster.py are compiled."""
     from thatch.cli.spark_jobs import session
 
     paths = (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # where workers find helpers/spark_daemon.py
     settings = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": " ".join(JVM),
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",
         "spark.python.daemon.module": "helpers.spark_daemon",

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 FEW_WAYS = [way for way in some_ways("native shuffled", "arrow") if way.given != "scan"]
 SUBSCRIPTIONS = 40_000  # for an index of megabytes
+JVM = (  # as in tests/conftest.py
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    "-XX:MetaspaceSize=200m"
+)
 
 
 class Cluster:
@@ -70,8 +74,8 @@ def session(folder: Path) -> SparkSession:
 
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": JVM,
+        "spark.executor.extraJavaOptions": JVM,
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "OFF",

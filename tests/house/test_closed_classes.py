@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from architecture import SOURCE
+from architecture import SOURCE, parsed
 
 BROKER_LINES_MAX, METHODS_MAX = 400, 30
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
@@ -16,7 +16,7 @@ FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 @cache
 def trees() -> dict[str, ast.Module]:
     """By the path of each file in the source."""
-    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+    return {str(path.relative_to(SOURCE)): parsed(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def large_classes(path: str, tree: ast.Module) -> list[str]:

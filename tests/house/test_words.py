@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from architecture import parsed
 
 from helpers.paths import SOURCE
 from thatch.broker import Policy, Settings
@@ -49,7 +50,7 @@ def names(tree: ast.AST) -> Iterator[tuple[str, int, bool]]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_names_that_were_given_up(path: Path) -> None:
-    for name, line, is_lasting in names(ast.parse(path.read_text())):
+    for name, line, is_lasting in names(parsed(path.read_text())):
         bad = name in FORBIDDEN and (is_lasting or name not in LOCAL_WORDS)
         assert not bad, f"{path}:{line}: {name!r} was given up; tests/house/test_words.py says which names"
         assert not re.match(r"_?refuse(_|$)", name), f"{path}:{line}: {name!r}: check_…, raise_… or send_refusal"
@@ -58,7 +59,7 @@ def test_names_that_were_given_up(path: Path) -> None:
 def test_no_two_public_classes_share_a_name() -> None:
     seen: dict[str, Path] = {}
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text())):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 assert node.name not in seen, f"{node.name} in {path} and in {seen[node.name]}"
                 seen[node.name] = path

@@ -34,9 +34,14 @@ def engine(name: str, space: Space, **options: Any) -> CoverEngine:
     """A cover engine by name, as in `engine("exact", space)`."""
     if name not in ENGINES:
         raise CallerError(unknown("cover engine", name, ENGINES))
+    if options:  # a broker makes two engines a link, mostly without
+        _check_options(name, options)
+    return ENGINES[name](space, **options)
+
+
+def _check_options(name: str, options: dict[str, Any]) -> None:
     known = list(inspect.signature(ENGINES[name]).parameters)[1:]
     for option in options:
         if option not in known:
             what = unknown("option", option, known) if known else f"no option {option!r}, nor any other"
             raise CallerError(f"the cover engine {name!r} does not take these options: it has {what}")
-    return ENGINES[name](space, **options)
