@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Answers = NDArray[np.bool_]
 
 SEED = int(os.environ.get("THATCH_SEED", "20200229"))
-CLAUSES = 20_000 if os.environ.get("THATCH_SOAK") else 1_000
+CLAUSES = 20_000 if os.environ.get("THATCH_SOAK") else 600
 ROWS = 200
 PER_JOB = 100
 FEW = 10  # rows that a clause is asked for while strings are still being cut

@@ -489,12 +489,12 @@ class Run(Observer):
         own = self.network.wire(broker, publisher)
         if own is None or not self._is_met(own) or not self._is_advertised(publisher, broker, event):
             return []
-        expected = []
+        expected, links = [], self._whole_links()
         for interest in self.oracle.interests.values():
             if interest.is_leaving or (not interest.wants(event.event) and len(interest.versions) == 1):
                 continue
             self._note_settled(interest)
-            steps = path(self._whole_links(), broker, interest.broker)
+            steps = path(links, broker, interest.broker)
             last = self.network.wire(interest.broker, interest.client)
             if interest.settled < 0 or steps is None or last is None or not self._is_met(last):
                 continue
