@@ -177,6 +177,24 @@ def test_flipped_bits_are_refused_or_harmless(crashed: tuple[Path, Contents, Con
     assert last < refused / 5  # in the very last transaction, where a flipped bit looks like a crash
 
 
+def test_a_flipped_bit_in_the_last_transaction_but_one_is_refused(
+    crashed: tuple[Path, Contents, Contents], tmp_path: Path
+) -> None:
+    path, whole, _ = crashed
+    log = path.with_name("s-wal").read_bytes()
+    frames = range(32, len(log), 24 + 4096)
+    ends = [at for at in frames if int.from_bytes(log[at + 4 : at + 8], "big")]
+    assert ends[-1] == frames[-1]
+    copy = snapshot(path, tmp_path / "copy")
+    for at in (ends[-3] + 24 + 4096, ends[-2]):  # the first frame of it, and the last
+        data = bytearray(log)
+        data[at + 2_000] ^= 1
+        copy.with_name("s-wal").write_bytes(data)
+        with pytest.raises(StoreError, match=f"the frame at byte {at:,}"):
+            contents(copy)
+    assert contents(snapshot(path, tmp_path / "copy")) == whole
+
+
 def test_torn_files(crashed: tuple[Path, Contents, Contents], tmp_path: Path) -> None:
     """A file that was cut is refused; a log whose end is missing is a crash in mid-write."""
     path, whole, _ = crashed

@@ -103,6 +103,7 @@ def _damage_of_log(data: bytes) -> str:
     if not 512 <= page <= 65536 or page & (page - 1):
         return f"a page of {page} bytes"
     broken_at = None
+    ends_broken = False  # the broken frame is the last of its transaction: a whole commit after it is a later one
     has_committed = False  # a whole commit after the broken frame
     running = sum1, sum2
     for at in range(32, len(data) - page - 23, 24 + page):
@@ -117,9 +118,11 @@ def _damage_of_log(data: bytes) -> str:
             return f"the frame at byte {broken_at:,}, before others that were committed later"
         actual = _checksum(data[at : at + 8] + data[at + 24 : at + 24 + page], running, order)
         running = stored[0], stored[1]
-        if actual != running:
-            broken_at = at if broken_at is None else broken_at
-        elif broken_at is not None and commit:
+        if actual != running and broken_at is None:
+            broken_at, ends_broken = at, bool(commit)
+        elif actual == running and broken_at is not None and commit:
+            if ends_broken:
+                return f"the frame at byte {broken_at:,}, before a commit that came later"
             has_committed = True
     return ""
 
