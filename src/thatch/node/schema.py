@@ -1,0 +1,232 @@
+"""The tables of the store, and the statements that read and write them: the SQL of each table is here.
+
+    about                       what the store is: name, identity, life, the space at first; `backup` in a copy
+    links, subscriptions,       the broker's records, a table for each kind. `place` counts the records of all
+    advertisements, preserved,  tables in the order in which they were put
+    spaces
+    queues, events, received    durable subscriptions; what is kept for a peer; what came from a neighbour last
+    images, statistics          what the broker had worked out; totals
+
+A key that names a peer begins with its kind. Each row ends with a checksum of all before it.
+When the version rises, what migrations.py takes from here for older versions moves there.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from thatch.protocol.records import (
+    AdvertisementKey,
+    AdvertisementRecord,
+    LinkKey,
+    LinkRecord,
+    PeerKey,
+    PreservedKey,
+    PreservedRecord,
+    Record,
+    SpaceKey,
+    SpaceRecord,
+    SubscriptionKey,
+    SubscriptionRecord,
+)
+
+VERSION = 2
+
+SCHEMA = {
+    "about": """
+        CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID""",
+    "links": """
+        CREATE TABLE links (place INTEGER PRIMARY KEY, peer_kind TEXT NOT NULL, peer TEXT NOT NULL,
+            is_durable INTEGER NOT NULL, sum INTEGER NOT NULL, UNIQUE (peer_kind, peer))""",
+    "subscriptions": """
+        CREATE TABLE subscriptions (place INTEGER PRIMARY KEY, peer_kind TEXT NOT NULL, peer TEXT NOT NULL,
+            id TEXT NOT NULL, clause TEXT NOT NULL, expires REAL, sum INTEGER NOT NULL,
+            UNIQUE (peer_kind, peer, id))""",
+    "advertisements": """
+        CREATE TABLE advertisements (place INTEGER PRIMARY KEY, peer_kind TEXT NOT NULL, peer TEXT NOT NULL,
+            id TEXT NOT NULL, clause TEXT NOT NULL, expires REAL, sum INTEGER NOT NULL,
+            UNIQUE (peer_kind, peer, id))""",
+    "preserved": """
+        CREATE TABLE preserved (place INTEGER PRIMARY KEY, peer_kind TEXT NOT NULL, peer TEXT NOT NULL,
+            id TEXT NOT NULL, clause TEXT NOT NULL, hops_left TEXT NOT NULL, sum INTEGER NOT NULL,
+            UNIQUE (peer_kind, peer, id))""",
+    "spaces": """
+        CREATE TABLE spaces (place INTEGER PRIMARY KEY, is_open INTEGER NOT NULL UNIQUE, space TEXT NOT NULL,
+            sum INTEGER NOT NULL)""",
+    "queues": """
+        CREATE TABLE queues (peer_kind TEXT NOT NULL, peer TEXT NOT NULL, bytes_max INTEGER NOT NULL,
+            seconds_max REAL NOT NULL, lost INTEGER NOT NULL, sum INTEGER NOT NULL,
+            PRIMARY KEY (peer_kind, peer)) WITHOUT ROWID""",
+    "events": """
+        CREATE TABLE events (peer_kind TEXT NOT NULL, peer TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL,
+            event BLOB NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (peer_kind, peer, number)) WITHOUT ROWID""",
+    "received": """
+        CREATE TABLE received (peer_kind TEXT NOT NULL, peer TEXT NOT NULL, store TEXT NOT NULL,
+            number INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (peer_kind, peer)) WITHOUT ROWID""",
+    "images": """
+        CREATE TABLE images (name TEXT PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID""",
+    "statistics": """
+        CREATE TABLE statistics (name TEXT PRIMARY KEY, value INTEGER NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID""",
+}
+
+SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?, ?)"
+GET_ABOUT = "SELECT value FROM about WHERE key = ?"
+PUT_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?, ?)"
+DROP_QUEUE = "DELETE FROM queues WHERE peer_kind = ? AND peer = ?"
+GET_QUEUES = "SELECT peer_kind, peer, bytes_max, seconds_max, lost FROM queues ORDER BY peer_kind, peer"
+PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)"
+DROP_EVENTS = "DELETE FROM events WHERE peer_kind = ? AND peer = ? AND number <= ?"
+GET_EVENTS = "SELECT number, event FROM events WHERE peer_kind = ? AND peer = ? AND number > ? ORDER BY number LIMIT ?"
+GET_SIZES = "SELECT number, at, length(event) FROM events WHERE peer_kind = ? AND peer = ? ORDER BY number"
+SET_RECEIVED = "INSERT OR REPLACE INTO received VALUES (?, ?, ?, ?, ?)"
+GET_RECEIVED = "SELECT peer_kind, peer, store, number FROM received"
+SET_IMAGE = "INSERT OR REPLACE INTO images VALUES ('broker', ?, ?)"
+GET_IMAGE = "SELECT data FROM images WHERE name = 'broker'"
+SET_STATISTIC = "INSERT OR REPLACE INTO statistics VALUES (?, ?, ?)"
+GET_STATISTICS = "SELECT name, value FROM statistics"
+
+
+# --- Checksums -------------------------------------------------------------------------------------------------------
+
+Sum = Callable[..., int]  # of a row without its last column
+
+
+def summed(*values: Any) -> int:
+    """A checksum of a row."""
+    return zlib.crc32(repr(values).encode())
+
+
+def event_sum(peer_kind: str, peer: str, number: int, at: float, event: bytes) -> int:
+    return zlib.crc32(event, zlib.crc32(f"{peer_kind} {peer} {number} {at!r}".encode()))
+
+
+def image_sum(name: str, data: bytes) -> int:
+    return zlib.crc32(data, zlib.crc32(name.encode()))
+
+
+SUMS: dict[str, Sum] = dict.fromkeys(SCHEMA, summed) | {"events": event_sum, "images": image_sum}
+
+
+def about_row(key: str, value: str) -> tuple[str, str, int]:
+    return key, value, summed(key, value)
+
+
+# --- Records ---------------------------------------------------------------------------------------------------------
+
+
+class RecordTable(NamedTuple):
+    """The table of one kind of record."""
+
+    put: str  # place, columns of the key, other columns, checksum
+    drop: str  # columns of the key
+    read: str  # place, columns of the key, other columns
+    key_row: Callable[[Any], tuple[Any, ...]]  # of a key
+    value_row: Callable[[Any], tuple[Any, ...]]  # of a record: what is not its key
+    record: Callable[..., Record]  # of the columns that `read` finds after the place
+
+
+def _of_id(key: SubscriptionKey | AdvertisementKey | PreservedKey) -> tuple[str, str, str]:
+    return *key.peer, key.id
+
+
+def _entry_value(record: SubscriptionRecord | AdvertisementRecord) -> tuple[str, float | None]:
+    return record.where, None if record.expires is None else float(record.expires)
+
+
+SUBSCRIPTIONS = RecordTable(
+    "INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "DELETE FROM subscriptions WHERE peer_kind = ? AND peer = ? AND id = ?",
+    "SELECT place, peer_kind, peer, id, clause, expires FROM subscriptions ORDER BY place",
+    _of_id,
+    _entry_value,
+    lambda kind, peer, *values: SubscriptionRecord(PeerKey(kind, peer), *values),
+)
+ADVERTISEMENTS = RecordTable(
+    "INSERT OR REPLACE INTO advertisements VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "DELETE FROM advertisements WHERE peer_kind = ? AND peer = ? AND id = ?",
+    "SELECT place, peer_kind, peer, id, clause, expires FROM advertisements ORDER BY place",
+    _of_id,
+    _entry_value,
+    lambda kind, peer, *values: AdvertisementRecord(PeerKey(kind, peer), *values),
+)
+PRESERVED = RecordTable(
+    "INSERT OR REPLACE INTO preserved VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "DELETE FROM preserved WHERE peer_kind = ? AND peer = ? AND id = ?",
+    "SELECT place, peer_kind, peer, id, clause, hops_left FROM preserved ORDER BY place",
+    _of_id,
+    lambda record: (record.where, json.dumps(record.hops_left)),
+    lambda kind, peer, id, clause, hops_left: PreservedRecord(PeerKey(kind, peer), id, clause, json.loads(hops_left)),
+)
+LINKS = RecordTable(
+    "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?)",
+    "DELETE FROM links WHERE peer_kind = ? AND peer = ?",
+    "SELECT place, peer_kind, peer, is_durable FROM links ORDER BY place",
+    lambda key: key.peer,
+    lambda record: (int(record.is_durable),),
+    lambda kind, peer, is_durable: LinkRecord(PeerKey(kind, peer), bool(is_durable)),
+)
+SPACES = RecordTable(
+    "INSERT OR REPLACE INTO spaces VALUES (?, ?, ?, ?)",
+    "DELETE FROM spaces WHERE is_open = ?",
+    "SELECT place, is_open, space FROM spaces ORDER BY place",
+    lambda key: (int(key.is_open),),
+    lambda record: (record.space,),
+    lambda is_open, space: SpaceRecord(bool(is_open), space),
+)
+TABLE_OF_KEY: Mapping[type, RecordTable] = {
+    SubscriptionKey: SUBSCRIPTIONS,
+    AdvertisementKey: ADVERTISEMENTS,
+    PreservedKey: PRESERVED,
+    LinkKey: LINKS,
+    SpaceKey: SPACES,
+}
+LAST_PLACES = " UNION ALL ".join(
+    f"SELECT max(place) FROM {table}" for table in ("subscriptions", "advertisements", "preserved", "links", "spaces")
+)
+
+
+def put_row(table: RecordTable, place: int, record: Record) -> tuple[Any, ...]:
+    row = place, *table.key_row(record.key), *table.value_row(record)
+    return *row, summed(*row)
+
+
+def read_records(connection: sqlite3.Connection) -> Iterator[Record]:
+    """The records of all tables, in the order in which they were put."""
+    found = heapq.merge(*(_placed(connection, table) for table in TABLE_OF_KEY.values()), key=itemgetter(0))
+    return (record for _, record in found)
+
+
+def last_place(connection: sqlite3.Connection) -> int:
+    """Of the record that was put last."""
+    return max(place or 0 for (place,) in connection.execute(LAST_PLACES))
+
+
+def _placed(connection: sqlite3.Connection, table: RecordTable) -> Iterator[tuple[int, Record]]:
+    for place, *row in connection.execute(table.read):
+        yield place, table.record(*row)
+
+
+# --- Queues and events -----------------------------------------------------------------------------------------------
+
+
+class QueueRow(NamedTuple):
+    """A durable subscription: its limits, and how many events they have cost it."""
+
+    peer: PeerKey
+    bytes_max: int
+    seconds_max: float
+    lost: int
+
+
+class StoredRow(NamedTuple):
+    """An event that is kept for a peer, without the event."""
+
+    number: int
+    at: float
+    size: int
