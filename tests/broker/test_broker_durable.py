@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from helpers.peers import durable_queue, neighbour
 from thatch.broker import Broker, Settings
+from thatch.errors import CallerError
 from thatch.protocol.messages import (
     Deliver,
     Digest,
@@ -52,6 +55,18 @@ def test_a_durable_client_is_announced_to_neighbours() -> None:
 
 def test_a_plain_client_is_not() -> None:
     assert greetings(chain().handle(LinkUp(1, is_client=True), "ann", 0.0)) == {"ann": False}
+
+
+def test_a_link_stays_of_its_kind() -> None:
+    """The keys of its records name it."""
+    broker = chain()
+    broker.handle(LinkUp(1, is_client=True), "ann", 0.0)
+    broker.handle(LinkDown(), "ann", 0.0)
+    with pytest.raises(CallerError, match="link 'ann' was a client: forget it first"):
+        broker.handle(LinkUp(2, is_client=True, durable=True), "ann", 0.0)
+    broker.handle(LinkDown(forget=True), "ann", 0.0)
+    (persist, *_) = broker.handle(LinkUp(2, is_client=True, durable=True), "ann", 0.0)
+    assert isinstance(persist, Persist) and persist.records == (LinkRecord(durable_queue("ann"), is_durable=True),)
 
 
 def test_it_is_passed_on_and_not_back() -> None:

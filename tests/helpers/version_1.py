@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from thatch.node.migrations import MARK
-from thatch.node.store import Store
 from thatch.protocol.records import (
     AdvertisementRecord,
     LinkRecord,
@@ -100,7 +99,7 @@ def rows(path: Path) -> dict[str, list[Any]]:
 
 
 def expected(old: dict[str, list[Any]]) -> dict[str, Any]:
-    """What a store of version 1 holds, as `contents` finds it when it is migrated."""
+    """What a store of version 1 holds, as `stores.contents` finds it when it is migrated."""
     said = {id: clause for _, kind, _, id, clause, _, _ in old["records"] if kind == "links"}
     queues = {row[0] for row in old["queues"]}
 
@@ -135,24 +134,4 @@ def expected(old: dict[str, list[Any]]) -> dict[str, Any]:
         "statistics": {name: value for name, value, _ in old["statistics"]},
         "about": (about.get("space"), about["identity"]),
         "last place": max((row[0] for row in old["records"] if row[1] != "leaving"), default=0),
-    }
-
-
-def contents(store: Store) -> dict[str, Any]:
-    """All that a store of today holds."""
-    events: dict[PeerKey, list[tuple[int, float, bytes]]] = {}
-    query = "SELECT peer_kind, peer, number, at, event FROM events"
-    for kind, name, *event in store._connection.execute(query):
-        events.setdefault(PeerKey(kind, name), []).append(tuple(event))
-    for peer, found in events.items():
-        assert [tuple(row) for row in store.stored(peer)] == [(number, at, len(data)) for number, at, data in found]
-    return {
-        "records": list(store.records()),
-        "queues": [tuple(row) for row in store.queues()],
-        "events": events,
-        "received": store.received_up_to(),
-        "image": store.image(),
-        "statistics": store.statistics(),
-        "about": (store.space, store.identity),
-        "last place": store.records_written,
     }

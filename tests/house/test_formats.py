@@ -12,7 +12,8 @@ import pytest
 
 from helpers import version_1
 from helpers.paths import DATA
-from helpers.peers import durable_queue, neighbour
+from helpers.peers import client, durable_queue, links, neighbour
+from helpers.stores import contents
 from thatch import Space, SubscriptionTable
 from thatch.broker import Broker, Settings
 from thatch.broker.image import read_image
@@ -21,7 +22,17 @@ from thatch.node.store import Store
 from thatch.protocol import messages as m
 from thatch.protocol import wire as w
 from thatch.protocol.codec import OnTheWire, encode
-from thatch.protocol.records import LinkRecord, PeerKey, SubscriptionRecord
+from thatch.protocol.records import (
+    AdvertisementRecord,
+    Drop,
+    LinkRecord,
+    PeerKey,
+    PreservedRecord,
+    RecordChange,
+    SpaceRecord,
+    SubscriptionKey,
+    SubscriptionRecord,
+)
 
 FORMATS = DATA / "formats"
 PINNED = dict(line.split() for line in (FORMATS / "messages-1.txt").read_text().splitlines())
@@ -112,7 +123,7 @@ def test_a_store_of_the_version_before_is_migrated_and_loses_nothing(name: str, 
     old = version_1.rows(stores[name])
     assert len(old["records"]) == {"B1": 12, "B2": 6}[name] and old["events"] and old["queues"]
     store = Store(stores[name], name)
-    assert version_1.contents(store) == version_1.expected(old)
+    assert contents(store) == version_1.expected(old)
     store.stop()
 
 
@@ -154,6 +165,51 @@ def test_a_broker_is_restored_from_the_store_of_the_version_before(stores: dict[
         "B1/ann/wide", "B1/ann/narrow", "B1/ann@alerts/alerts", "B2/bob/plain",
     ]  # fmt: skip
     store.stop()
+
+
+def write_store(path: Path) -> None:
+    """Something of each kind: what `store-2.thatch` was made of."""
+    space = Space.parse("price int not null 0..1000, kind enum('a')")
+    grown = Space.parse("price int not null 0..1000, kind enum('a', 'b')")
+    ann, alerts, b2, b3 = client("ann"), durable_queue("ann@alerts"), neighbour("B2"), neighbour("B3")
+    store = Store(path, "B1")
+    store.set_space(space.to_json())
+    records: list[RecordChange] = [*links(ann, alerts, b3), LinkRecord(b2, is_durable=True)]
+    records += [SpaceRecord(is_open=False, space=grown.to_json()), SpaceRecord(is_open=True, space=space.to_json())]
+    records += (
+        AdvertisementRecord(b2, "B2/pub/a", "price < 900"),
+        SubscriptionRecord(ann, "B1/ann/s", "price < 20", 4e9),
+        SubscriptionRecord(ann, "B1/ann/t", "kind = 'b'"),
+        SubscriptionRecord(alerts, "B1/ann@alerts/alerts", "price < 300"),
+        SubscriptionRecord(b3, "B3/bob/s", "price > 500"),
+        PreservedRecord(b2, "B1/ann/wide", "price < 800", {"B2/pub/a": 2}),
+        PreservedRecord(b3, "B1/ann/wide", "price < 800"),
+        SubscriptionRecord(ann, "B1/ann/s", "price < 30"),
+        Drop(SubscriptionKey(ann, "B1/ann/t")),
+    )
+    store.keep(tuple(records))
+    store.put_queue(QueueRow(alerts, 2**26, 604_800.0, 3))
+    for number in range(4):
+        event = encode(m.Publish(f"pub:{number}", {"price": number}, b"payload %d" % number))
+        for peer in (alerts, b2):
+            store.append(peer, store.next_number(), 1.7e9 + number, event)
+    store.discard(b2, (1 << 40) + 4)
+    store.note_received(b2, "another store", (7 << 40) + 3)
+    store.note_statistics({"events_in": 4, "events_out": 8})
+    store.set_image(Broker.restored("B1", space, records, Settings()).image())
+    store.start(lambda *_: None, lambda _: None)
+    store.stop()
+
+
+def test_a_store_of_this_version_opens_as_it_was_written(tmp_path: Path) -> None:
+    write_store(tmp_path / "new")
+    shutil.copy(FORMATS / "store-2.thatch", tmp_path / "s")
+    found = []
+    for name in ("new", "s"):
+        store = Store(tmp_path / name, "B1", lambda step: pytest.fail("nothing is to be migrated"))
+        found.append(contents(store) | {"about": store.space, "life": store.life})
+        store.stop()
+    assert found[0] == found[1] and len(found[1]["records"]) == 12 and len(found[1]["events"]) == 2
 
 
 def test_a_snapshot_of_the_version_before_loads(tmp_path: Path) -> None:

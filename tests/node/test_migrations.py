@@ -14,6 +14,7 @@ import pytest
 
 from helpers import version_1
 from helpers.killed_store import Killer
+from helpers.stores import contents
 from thatch.errors import StoreError
 from thatch.node.migrations import STEPS, read_mark
 from thatch.node.schema import SCHEMA, VERSION
@@ -64,11 +65,11 @@ def test_an_older_store_is_migrated_and_its_copy_is_kept(tmp_path: Path, caplog:
     steps: list[str] = []
     with caplog.at_level(logging.INFO):
         store = Store(path, "B1", steps.append)
-    assert version_1.contents(store) == version_1.expected(old)
+    assert contents(store) == version_1.expected(old)
     assert store.life == 8 and steps == list(STEPS)
     store.stop()
     again = Store(path, "B1", steps.append)
-    assert version_1.contents(again) == version_1.expected(old) and steps == list(STEPS), "once is enough"
+    assert contents(again) == version_1.expected(old) and steps == list(STEPS), "once is enough"
     again.stop()
     copy = tmp_path / "s.version-1"
     assert copies(path) == [copy.name] and f"{copy} is a copy" in caplog.text
@@ -102,7 +103,7 @@ def test_killed_at_each_step(step: str, killer: Killer, tmp_path: Path) -> None:
     if not is_migrated:
         assert version_1.rows(now) == old
     store = Store(path, "B1")
-    assert version_1.contents(store) == version_1.expected(old)
+    assert contents(store) == version_1.expected(old)
     store.stop()
     assert copies(path) == ["s.version-1"] and version_1.rows(tmp_path / "s.version-1") == old
 
@@ -129,7 +130,7 @@ def test_killed_at_any_moment(events: int, kills: int, killer: Killer, tmp_path:
         if versions[-1] == 1:
             assert version_1.rows(now) == old
         store = Store(trial, "B1")
-        assert version_1.contents(store) == wanted
+        assert contents(store) == wanted
         store.stop()
         assert copies(trial) == ["s.version-1"] and version_1.rows(trial.with_name("s.version-1")) == old
     assert set(versions) <= {1, VERSION}

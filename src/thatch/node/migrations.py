@@ -39,7 +39,7 @@ log = logging.getLogger("thatch.node")
 MARK = "backup"  # the key in `about`
 ROW_BYTES = 32  # by which a row may grow
 SPARE_BYTES = 2**20
-# Of a migration, in order: after each of them `reached` is called with its name.
+# Of a migration, in order: `reached` is called with each when it comes to it.
 STEPS = (
     "space checked",
     "copy begun",
@@ -116,6 +116,7 @@ def migrate(
         "that reads version %d, stop the broker and restore that copy",
         path, version, schema.VERSION, copy, version,
     )  # fmt: skip
+    overwrites = _value(connection, "PRAGMA secure_delete")
     connection.execute("PRAGMA secure_delete = FAST")  # else each page of a dropped table is written once more
     connection.execute("BEGIN IMMEDIATE")
     reached("transaction begun")
@@ -129,6 +130,7 @@ def migrate(
         raise
     reached("committed")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute(f"PRAGMA secure_delete = {overwrites}")
     reached("log cleared")
 
 
@@ -226,6 +228,8 @@ def _copy(connection: sqlite3.Connection, copy: Path, version: int, reached: Cal
         mark = BackupMark(f"before the migration to version {schema.VERSION}", version, life, time.time())
         text = msgspec.json.encode(mark).decode()
         target.execute(schema.SET_ABOUT, schema.about_row(MARK, text))
+        if _contents(target, version) != _contents(connection, version):
+            raise StoreError(f"store {copy}: the copy is not what was copied: is the disk whole?")
     _sync(draft)
     reached("copy marked")
     os.rename(draft, copy)
