@@ -104,13 +104,16 @@ def migrate(
     free_bytes: Callable[[Path], int],
 ) -> None:
     """Bring a store, all of whose rows were checked, from its version to the present one."""
-    for draft in _drafts(path):
-        draft.unlink()
+    _remove_drafts(path)
     copy, is_made = _place_of_copy(connection, path, version)
     _check_space(connection, path, version, is_made, free_bytes)
     reached("space checked")
     if not is_made:
-        _copy(connection, copy, version, reached)
+        try:
+            _copy(connection, copy, version, reached)
+        except BaseException:
+            _remove_drafts(path)
+            raise
     log.info(
         "store %s has version %d and is migrated to version %d; %s is a copy of it as it was: to go back to a program "
         "that reads version %d, stop the broker and restore that copy",
@@ -172,7 +175,7 @@ def _check_space(
     )
     rows = sum(_value(connection, f"SELECT count(*) FROM {table}") for table in sums_of(version))
     moved = (pages - unused) * size + ROW_BYTES * rows
-    needed = (0 if is_made else pages * size) + 2 * moved + SPARE_BYTES
+    needed = (0 if is_made else pages * size) + 2 * moved + moved // 50 + SPARE_BYTES  # a log has heads and an index
     free = free_bytes(path.parent)
     if free < needed:
         raise StoreError(
@@ -181,9 +184,10 @@ def _check_space(
         )
 
 
-def _drafts(path: Path) -> list[Path]:
+def _remove_drafts(path: Path) -> None:
     """Copies that were never finished."""
-    return sorted(path.parent.glob(f"{glob.escape(path.name)}.version-*.draft*"))
+    for draft in path.parent.glob(f"{glob.escape(path.name)}.version-*.draft*"):
+        draft.unlink()
 
 
 def _place_of_copy(connection: sqlite3.Connection, path: Path, version: int) -> tuple[Path, bool]:
