@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from thatch.node.schema import peer_of
 from thatch.node.store import Store
 from thatch.protocol.records import PeerKey
 
@@ -13,7 +14,7 @@ def contents(store: Store) -> dict[str, Any]:
     events: dict[PeerKey, list[tuple[int, float, bytes]]] = {}
     query = "SELECT peer_kind, peer, number, at, event FROM events"
     for kind, name, *event in store._connection.execute(query):
-        events.setdefault(PeerKey(kind, name), []).append(tuple(event))
+        events.setdefault(peer_of(kind, name), []).append(tuple(event))
     for peer, found in events.items():
         assert [tuple(row) for row in store.stored(peer)] == [(number, at, len(data)) for number, at, data in found]
     return {

@@ -17,7 +17,7 @@ from helpers.stores import contents
 from thatch import Space, SubscriptionTable
 from thatch.broker import Broker, Settings
 from thatch.broker.image import read_image
-from thatch.node.schema import GET_EVENTS, QueueRow
+from thatch.node.schema import GET_EVENTS, QueueRow, peer_row
 from thatch.node.store import Store
 from thatch.protocol import messages as m
 from thatch.protocol import wire as w
@@ -112,7 +112,7 @@ def stores(tmp_path: Path) -> dict[str, Path]:
 
 def kept(store: Store, peer: PeerKey) -> list[tuple[int, m.Publish]]:
     """The events that are kept for a peer, read as the node reads them."""
-    rows = store._connection.execute(GET_EVENTS, (*peer, 0, 1_000))
+    rows = store._connection.execute(GET_EVENTS, (*peer_row(peer), 0, 1_000))
     found = [(number, msgspec.msgpack.decode(event, type=m.Publish)) for number, event in rows]
     assert [row.number for row in store.stored(peer)] == [number for number, _ in found]
     return found

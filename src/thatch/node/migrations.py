@@ -265,9 +265,9 @@ def _to_2(connection: sqlite3.Connection) -> None:
         if kinds.get(name) != NEIGHBOUR:
             kinds[name] = DURABLE_QUEUE
 
-    def kind_of(name: str) -> PeerKind:
+    def kind_of(name: str) -> int:
         """Of a name without a link: a neighbour that was forgotten, for which events may still be there."""
-        return kinds.get(name, NEIGHBOUR)
+        return schema.KIND_NUMBERS[kinds.get(name, NEIGHBOUR)]
 
     connection.create_function("kind_of", 1, kind_of, deterministic=True)
     connection.create_function("summed", -1, schema.summed, deterministic=True)
@@ -300,6 +300,7 @@ def _moved(table: str, columns: str, rows: str) -> str:
     return f"INSERT INTO {table} SELECT {columns}, summed({columns}) FROM ({rows})"
 
 
+QUEUE_NUMBER = schema.KIND_NUMBERS[DURABLE_QUEUE]
 LINKS_1 = "SELECT id, clause FROM records WHERE kind = 'links'"
 MOVED = ("links", "subscriptions", "advertisements", "preserved", "spaces", "queues", "events", "received")
 MOVES = (
@@ -307,7 +308,7 @@ MOVES = (
         "links",
         "place, peer_kind, id, is_durable",
         "SELECT place, kind_of(id) AS peer_kind, id, "
-        f"clause LIKE '% durable' OR kind_of(id) = '{DURABLE_QUEUE}' AS is_durable "
+        f"clause LIKE '% durable' OR kind_of(id) = {QUEUE_NUMBER} AS is_durable "
         "FROM records WHERE kind = 'links' ORDER BY place",
     ),
     *(
@@ -334,12 +335,12 @@ MOVES = (
     _moved(
         "queues",
         "peer_kind, name, bytes_max, seconds_max, lost",
-        f"SELECT '{DURABLE_QUEUE}' AS peer_kind, name, bytes_max, seconds_max, lost FROM queues_1 ORDER BY name",
+        f"SELECT {QUEUE_NUMBER} AS peer_kind, name, bytes_max, seconds_max, lost FROM queues_1 ORDER BY name",
     ),
     _moved(
         "received",
         "peer_kind, link, store, number",
-        f"SELECT '{NEIGHBOUR}' AS peer_kind, link, store, number FROM heard ORDER BY link",
+        f"SELECT {schema.KIND_NUMBERS[NEIGHBOUR]} AS peer_kind, link, store, number FROM heard ORDER BY link",
     ),
 )
 MOVE_EVENTS = (
@@ -376,13 +377,13 @@ TO_2 = Migration(
         "('links', 'subscriptions', 'advertisements', 'preserved', 'leaving', 'space') LIMIT 1"
     },
     never_after={
-        f"a row of {table} came over a link that is not there": f"SELECT peer_kind, peer, id FROM {table} "
+        f"a row of {table} came over a link that is not there": f"SELECT peer, id FROM {table} "
         "WHERE (peer_kind, peer) NOT IN (SELECT peer_kind, peer FROM links) LIMIT 1"
         for table in ("subscriptions", "advertisements")
     }
     | {
-        "events are kept for a durable subscription that is not there": "SELECT DISTINCT peer_kind, peer FROM events "
-        f"WHERE peer_kind = '{DURABLE_QUEUE}' AND peer NOT IN (SELECT peer FROM queues) LIMIT 1"
+        "events are kept for a durable subscription that is not there": "SELECT DISTINCT peer FROM events "
+        f"WHERE peer_kind = {QUEUE_NUMBER} AND peer NOT IN (SELECT peer FROM queues) LIMIT 1"
     },
 )
 MIGRATIONS = (TO_2,)

@@ -26,7 +26,7 @@ from typing import Any
 from thatch.errors import StoreError
 from thatch.node import migrations, schema
 from thatch.node.damage import APPLICATION, check_files, check_pages, check_rows, damaged, sentence_of, unusable
-from thatch.node.schema import QueueRow, StoredRow
+from thatch.node.schema import KIND_NUMBERS, PUT_EVENT, QueueRow, StoredRow, event_sum
 from thatch.protocol.records import Drop, PeerKey, Record, RecordChange
 
 LIFE_SHIFT = 40
@@ -89,16 +89,16 @@ class Store:
     def queues(self) -> list[QueueRow]:
         """The durable subscriptions."""
         rows = self._connection.execute(schema.GET_QUEUES)
-        return [QueueRow(PeerKey(kind, name), *limits) for kind, name, *limits in rows]
+        return [QueueRow(schema.peer_of(kind, name), *limits) for kind, name, *limits in rows]
 
     def stored(self, peer: PeerKey) -> Iterator[StoredRow]:
         """The events that are kept for a peer, without their bytes."""
-        return (StoredRow(*row) for row in self._connection.execute(schema.GET_SIZES, peer))
+        return (StoredRow(*row) for row in self._connection.execute(schema.GET_SIZES, schema.peer_row(peer)))
 
     def received_up_to(self) -> dict[PeerKey, tuple[str, int]]:
         """By peer: the store behind the link, and the number that came from there last."""
         rows = self._connection.execute(schema.GET_RECEIVED)
-        return {PeerKey(kind, name): (store, number) for kind, name, store, number in rows}
+        return {schema.peer_of(kind, name): (store, number) for kind, name, store, number in rows}
 
     def image(self) -> bytes | None:
         """What the broker had worked out (thatch.broker.image)."""
@@ -145,22 +145,23 @@ class Store:
 
     def put_queue(self, row: QueueRow) -> None:
         peer, *limits = row
-        values = *peer, *limits
+        values = *schema.peer_row(peer), *limits
         self._write((schema.PUT_QUEUE, (*values, schema.summed(*values))))
 
     def drop_queue(self, peer: PeerKey) -> None:
-        self._write((schema.DROP_EVENTS, (*peer, 2**63 - 1)), (schema.DROP_QUEUE, peer))
+        key = schema.peer_row(peer)
+        self._write((schema.DROP_EVENTS, (*key, 2**63 - 1)), (schema.DROP_QUEUE, key))
 
     def append(self, peer: PeerKey, number: int, at: float, event: bytes) -> None:
-        key = *peer, number
-        self._write((schema.PUT_EVENT, (*key, at, event, schema.event_sum(*key, at, event))))
+        kind, name = KIND_NUMBERS[peer.kind], peer.name
+        self._write((PUT_EVENT, (kind, name, number, at, event, event_sum(kind, name, number, at, event))))
 
     def discard(self, peer: PeerKey, number: int) -> None:
         """The events that are kept for a peer, up to this number."""
-        self._write((schema.DROP_EVENTS, (*peer, number)))
+        self._write((schema.DROP_EVENTS, (*schema.peer_row(peer), number)))
 
     def note_received(self, peer: PeerKey, store: str, number: int) -> None:
-        row = *peer, store, number
+        row = *schema.peer_row(peer), store, number
         self._write((schema.SET_RECEIVED, (*row, schema.summed(*row))))
 
     def note_statistics(self, values: dict[str, int]) -> None:
@@ -268,7 +269,7 @@ class Store:
 
     def _read_all(self, reads: list[tuple[PeerKey, int, int, Page]], is_complete: bool) -> None:
         for peer, after, count, page in reads:
-            rows = self._connection.execute(schema.GET_EVENTS, (*peer, after, count)).fetchall()
+            rows = self._connection.execute(schema.GET_EVENTS, (*schema.peer_row(peer), after, count)).fetchall()
             self._tell(page, rows, is_complete)
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -281,7 +282,7 @@ class Store:
 
 def _shortened(writes: list[Write]) -> list[Write]:
     """Without the events that were acknowledged before they were written."""
-    put, drop = schema.PUT_EVENT, schema.DROP_EVENTS
+    put, drop = PUT_EVENT, schema.DROP_EVENTS
     gone: dict[tuple[Any, ...], int] = {}  # by peer
     last: dict[tuple[Any, ...], int] = {}
     for at, (statement, row) in enumerate(writes):
