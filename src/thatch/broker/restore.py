@@ -15,12 +15,12 @@ from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, client_id
 from thatch.protocol.records import (
     AdvertisementRecord,
     Drop,
+    EntryRecord,
     LinkRecord,
     PreservedRecord,
     Record,
     RecordChange,
     RecordKey,
-    SpaceRecord,
     SubscriptionRecord,
 )
 from thatch.space.space import Space
@@ -33,17 +33,28 @@ class LiveRecords:
         """`space`: as it was at first."""
         live: dict[RecordKey, Record] = {}
         for record in records:
-            live.pop(record.key, None)
+            key = record.key
+            live.pop(key, None)  # the new one takes the last place
             if not isinstance(record, Drop):
-                live[record.key] = record
-        texts = {each.is_open: each.space for each in live.values() if isinstance(each, SpaceRecord)}
+                live[key] = record
+        self._links, self._preserved = list[LinkRecord](), list[PreservedRecord]()
+        self._entries: list[EntryRecord] = []
+        texts: dict[bool, str] = {}  # by whether events may carry it
+        for record in live.values():
+            if isinstance(record, SubscriptionRecord | AdvertisementRecord):
+                self._entries.append(record)
+            elif isinstance(record, LinkRecord):
+                self._links.append(record)
+            elif isinstance(record, PreservedRecord):
+                self._preserved.append(record)
+            else:
+                texts[record.is_open] = record.space
         grown, opened = texts.get(False), texts.get(True)
         self.space = space if grown is None else read_space(grown)
         self._has_grown = self.space != space
         self._opened: Space | None = None  # if it is another one
         if grown is not None and opened != grown:
             self._opened = space if opened is None else read_space(opened)
-        self._records = list(live.values())
 
     def known(self, image: bytes | None, decided: Mapping[str, Decision] | None) -> Known:
         """What need not be worked out; nothing that is of a smaller space."""
@@ -54,30 +65,28 @@ class LiveRecords:
         """Into the parts of a new broker."""
         if self._opened is not None:
             growth.restore(self._opened)
-        for record in self._records:
-            if isinstance(record, LinkRecord):
-                sessions.add_link(record.peer).set_durable(record.is_durable)
+        for record in self._links:
+            sessions.add_link(record.peer).set_durable(record.is_durable)
         self._preserve(growth, forwarding)
         found: dict[str, list[Entry]] = {SUBSCRIPTIONS: [], ADVERTISEMENTS: []}
-        for record in self._records:
-            if not isinstance(record, SubscriptionRecord | AdvertisementRecord):
-                continue
-            region = known.regions.get(record.where)
+        for entry in self._entries:
+            region = known.regions.get(entry.where)
             if region is None:
-                region = growth.region(record.where)
-            link, table = forwarding.links[record.peer.name], record.key.table
-            peer_id = client_id(record.id) if link.is_client else record.id
+                region = growth.region(entry.where)
+            link = forwarding.links[entry.peer.name]
+            table = SUBSCRIPTIONS if isinstance(entry, SubscriptionRecord) else ADVERTISEMENTS
+            peer_id = client_id(entry.id) if link.is_client else entry.id
             into = found[table]
-            into.append(Entry(len(into), link.name, record.id, peer_id, record.where, region, record.expires))
-            intake.note_expiry(table, link.name, record.id, record.expires)
+            into.append(Entry(len(into), link.name, entry.id, peer_id, entry.where, region, entry.expires))
+            intake.note_expiry(table, link.name, entry.id, entry.expires)
         forwarding.load(found, known)
         for link in forwarding.brokers():
             forwarding.drain_updates(link)  # nothing to send
             link.mark_unsent()  # and nothing of it has settled before the link is synced
 
     def _preserve(self, growth: Growth, forwarding: Forwarding) -> None:
-        for record in self._records:
-            if isinstance(record, PreservedRecord) and record.peer.name in forwarding.links:
+        for record in self._preserved:
+            if record.peer.name in forwarding.links:
                 outbound = forwarding.links[record.peer.name].outbound.subscriptions
                 outbound.preserve_again(record.id, record.where, growth.region(record.where), record.hops_left)
 

@@ -15,12 +15,12 @@ When the version rises, what migrations.py takes from here for older versions mo
 
 from __future__ import annotations
 
-import heapq
 import json
 import sqlite3
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ from thatch.protocol.records import (
     PreservedKey,
     PreservedRecord,
     Record,
+    RecordKey,
     SpaceKey,
     SpaceRecord,
     SubscriptionKey,
@@ -45,6 +46,7 @@ from thatch.protocol.records import (
 
 VERSION = 2
 KIND_NUMBERS: dict[PeerKind, int] = {CLIENT: 1, NEIGHBOUR: 2, DURABLE_QUEUE: 3}
+PEERS_MAX = 2**14  # keys that are made once
 KINDS = {number: kind for kind, number in KIND_NUMBERS.items()}
 
 SCHEMA = {
@@ -134,6 +136,7 @@ def peer_row(peer: PeerKey) -> tuple[int, str]:
     return KIND_NUMBERS[peer.kind], peer.name
 
 
+@lru_cache(PEERS_MAX)
 def peer_of(number: int, name: str) -> PeerKey:
     return PeerKey(KINDS[number], name)
 
@@ -144,63 +147,79 @@ def peer_of(number: int, name: str) -> PeerKey:
 class RecordTable(NamedTuple):
     """The table of one kind of record."""
 
-    put: str  # place, columns of the key, other columns, checksum
+    put: str  # place, columns of the record, checksum
     drop: str  # columns of the key
-    read: str  # place, columns of the key, other columns
-    key_row: Callable[[Any], tuple[Any, ...]]  # of a key
-    value_row: Callable[[Any], tuple[Any, ...]]  # of a record: what is not its key
-    record: Callable[..., Record]  # of the columns that `read` finds after the place
+    key_row: Callable[[Any], tuple[Any, ...]]  # the columns of a key
+    row: Callable[[Any], tuple[Any, ...]]  # the columns of a record: of its key first
+    read: str  # place, columns of the record
+    record: Callable[..., Record]  # of what `read` finds
 
 
 def _of_id(key: SubscriptionKey | AdvertisementKey | PreservedKey) -> tuple[int, str, str]:
-    return *peer_row(key.peer), key.id
+    return KIND_NUMBERS[key.peer.kind], key.peer.name, key.id
 
 
-def _entry_value(record: SubscriptionRecord | AdvertisementRecord) -> tuple[str, float | None]:
-    return record.where, None if record.expires is None else float(record.expires)
+def _entry_row(record: SubscriptionRecord | AdvertisementRecord) -> tuple[int, str, str, str, float | None]:
+    expires, peer = record.expires, record.peer
+    return (
+        KIND_NUMBERS[peer.kind],
+        peer.name,
+        record.id,
+        record.where,
+        None if expires is None else float(expires),
+    )
 
 
 SUBSCRIPTIONS = RecordTable(
     "INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?)",
     "DELETE FROM subscriptions WHERE peer_kind = ? AND peer = ? AND id = ?",
-    "SELECT place, peer_kind, peer, id, clause, expires FROM subscriptions ORDER BY place",
     _of_id,
-    _entry_value,
-    lambda kind, peer, *values: SubscriptionRecord(peer_of(kind, peer), *values),
+    _entry_row,
+    "SELECT place, peer_kind, peer, id, clause, expires FROM subscriptions",
+    lambda _, kind, peer, id, clause, expires: SubscriptionRecord(peer_of(kind, peer), id, clause, expires),
 )
 ADVERTISEMENTS = RecordTable(
     "INSERT OR REPLACE INTO advertisements VALUES (?, ?, ?, ?, ?, ?, ?)",
     "DELETE FROM advertisements WHERE peer_kind = ? AND peer = ? AND id = ?",
-    "SELECT place, peer_kind, peer, id, clause, expires FROM advertisements ORDER BY place",
     _of_id,
-    _entry_value,
-    lambda kind, peer, *values: AdvertisementRecord(peer_of(kind, peer), *values),
+    _entry_row,
+    "SELECT place, peer_kind, peer, id, clause, expires FROM advertisements",
+    lambda _, kind, peer, id, clause, expires: AdvertisementRecord(peer_of(kind, peer), id, clause, expires),
 )
 PRESERVED = RecordTable(
     "INSERT OR REPLACE INTO preserved VALUES (?, ?, ?, ?, ?, ?, ?)",
     "DELETE FROM preserved WHERE peer_kind = ? AND peer = ? AND id = ?",
-    "SELECT place, peer_kind, peer, id, clause, hops_left FROM preserved ORDER BY place",
     _of_id,
-    lambda record: (record.where, json.dumps(record.hops_left)),
-    lambda kind, peer, id, clause, hops_left: PreservedRecord(peer_of(kind, peer), id, clause, json.loads(hops_left)),
+    lambda record: (*_of_id(record.key), record.where, json.dumps(record.hops_left)),
+    "SELECT place, peer_kind, peer, id, clause, hops_left FROM preserved",
+    lambda _, kind, peer, id, clause, hops_left: PreservedRecord(
+        peer_of(kind, peer), id, clause, json.loads(hops_left)
+    ),
 )
 LINKS = RecordTable(
     "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?)",
     "DELETE FROM links WHERE peer_kind = ? AND peer = ?",
-    "SELECT place, peer_kind, peer, is_durable FROM links ORDER BY place",
     lambda key: peer_row(key.peer),
-    lambda record: (int(record.is_durable),),
-    lambda kind, peer, is_durable: LinkRecord(peer_of(kind, peer), bool(is_durable)),
+    lambda record: (*peer_row(record.peer), int(record.is_durable)),
+    "SELECT place, peer_kind, peer, is_durable FROM links",
+    lambda _, kind, peer, is_durable: LinkRecord(peer_of(kind, peer), bool(is_durable)),
 )
 SPACES = RecordTable(
     "INSERT OR REPLACE INTO spaces VALUES (?, ?, ?, ?)",
     "DELETE FROM spaces WHERE is_open = ?",
-    "SELECT place, is_open, space FROM spaces ORDER BY place",
     lambda key: (int(key.is_open),),
-    lambda record: (record.space,),
-    lambda is_open, space: SpaceRecord(bool(is_open), space),
+    lambda record: (int(record.is_open), record.space),
+    "SELECT place, is_open, space FROM spaces",
+    lambda _, is_open, space: SpaceRecord(bool(is_open), space),
 )
-TABLE_OF_KEY: Mapping[type, RecordTable] = {
+RECORD_TABLES: dict[type, RecordTable] = {
+    SubscriptionRecord: SUBSCRIPTIONS,
+    AdvertisementRecord: ADVERTISEMENTS,
+    PreservedRecord: PRESERVED,
+    LinkRecord: LINKS,
+    SpaceRecord: SPACES,
+}
+KEY_TABLES: dict[type, RecordTable] = {
     SubscriptionKey: SUBSCRIPTIONS,
     AdvertisementKey: ADVERTISEMENTS,
     PreservedKey: PRESERVED,
@@ -212,25 +231,32 @@ LAST_PLACES = " UNION ALL ".join(
 )
 
 
-def put_row(table: RecordTable, place: int, record: Record) -> tuple[Any, ...]:
-    row = place, *table.key_row(record.key), *table.value_row(record)
-    return *row, summed(*row)
+def put_record(place: int, record: Record) -> tuple[str, tuple[Any, ...]]:
+    """The statement that writes a record, and its row."""
+    table = RECORD_TABLES[type(record)]
+    row = place, *table.row(record)
+    return table.put, (*row, summed(*row))
+
+
+def drop_record(key: RecordKey) -> tuple[str, tuple[Any, ...]]:
+    """The statement that deletes the record with a key, and the columns of the key."""
+    table = KEY_TABLES[type(key)]
+    return table.drop, table.key_row(key)
 
 
 def read_records(connection: sqlite3.Connection) -> Iterator[Record]:
     """The records of all tables, in the order in which they were put."""
-    found = heapq.merge(*(_placed(connection, table) for table in TABLE_OF_KEY.values()), key=itemgetter(0))
+    found: list[tuple[int, Record]] = []
+    for table in RECORD_TABLES.values():
+        record = table.record
+        found += [(row[0], record(*row)) for row in connection.execute(table.read)]
+    found.sort(key=itemgetter(0))
     return (record for _, record in found)
 
 
 def last_place(connection: sqlite3.Connection) -> int:
     """Of the record that was put last."""
     return max(place or 0 for (place,) in connection.execute(LAST_PLACES))
-
-
-def _placed(connection: sqlite3.Connection, table: RecordTable) -> Iterator[tuple[int, Record]]:
-    for place, *row in connection.execute(table.read):
-        yield place, table.record(*row)
 
 
 # --- Queues and events -----------------------------------------------------------------------------------------------

@@ -135,12 +135,11 @@ class Store:
         """In one transaction: half of them would be a state that the broker never was in."""
         writes: list[Write] = []
         for record in records:
-            table = schema.TABLE_OF_KEY[type(record.key)]
             if isinstance(record, Drop):
-                writes.append((table.drop, table.key_row(record.key)))
-                continue
-            self._place += 1
-            writes.append((table.put, schema.put_row(table, self._place, record)))
+                writes.append(schema.drop_record(record.key))
+            else:
+                self._place += 1
+                writes.append(schema.put_record(self._place, record))
         self._write(*writes)
 
     def put_queue(self, row: QueueRow) -> None:

@@ -3,7 +3,8 @@
     the broker ── Persist(records) ─▶ its driver ─▶ the store          each takes the place of the one with its key
     the broker ◀── its records, in the order in which they were put ── the store
 
-A key that names a peer says which kind of peer: a client and a neighbour of one name are two.
+A key that names a peer says which kind of peer: a client and a neighbour of one name are two. A broker may have some
+hundred thousand records; none is part of a cycle, so the garbage collector does not look at them.
 """
 
 from __future__ import annotations
@@ -35,30 +36,30 @@ class PeerKey(NamedTuple):
 # --- Keys ------------------------------------------------------------------------------------------------------------
 
 
-class SubscriptionKey(msgspec.Struct, frozen=True):
+class SubscriptionKey(msgspec.Struct, frozen=True, gc=False):
     table: ClassVar[str] = SUBSCRIPTIONS
 
     peer: PeerKey  # that it came from
     id: str
 
 
-class AdvertisementKey(msgspec.Struct, frozen=True):
+class AdvertisementKey(msgspec.Struct, frozen=True, gc=False):
     table: ClassVar[str] = ADVERTISEMENTS
 
     peer: PeerKey  # that it came from
     id: str
 
 
-class PreservedKey(msgspec.Struct, frozen=True):
+class PreservedKey(msgspec.Struct, frozen=True, gc=False):
     peer: PeerKey  # to which it stays forwarded
     id: str
 
 
-class LinkKey(msgspec.Struct, frozen=True):
+class LinkKey(msgspec.Struct, frozen=True, gc=False):
     peer: PeerKey
 
 
-class SpaceKey(msgspec.Struct, frozen=True):
+class SpaceKey(msgspec.Struct, frozen=True, gc=False):
     is_open: bool
 
 
@@ -69,7 +70,7 @@ RecordKey = EntryKey | PreservedKey | LinkKey | SpaceKey
 # --- Records ---------------------------------------------------------------------------------------------------------
 
 
-class SubscriptionRecord(msgspec.Struct, frozen=True):
+class SubscriptionRecord(msgspec.Struct, frozen=True, gc=False):
     """A subscription that came over a link."""
 
     peer: PeerKey
@@ -82,7 +83,7 @@ class SubscriptionRecord(msgspec.Struct, frozen=True):
         return SubscriptionKey(self.peer, self.id)
 
 
-class AdvertisementRecord(msgspec.Struct, frozen=True):
+class AdvertisementRecord(msgspec.Struct, frozen=True, gc=False):
     """An advertisement that came over a link."""
 
     peer: PeerKey
@@ -95,7 +96,7 @@ class AdvertisementRecord(msgspec.Struct, frozen=True):
         return AdvertisementKey(self.peer, self.id)
 
 
-class PreservedRecord(msgspec.Struct, frozen=True):
+class PreservedRecord(msgspec.Struct, frozen=True, gc=False):
     """A subscription that has left, and stays forwarded to a neighbour."""
 
     peer: PeerKey
@@ -108,7 +109,7 @@ class PreservedRecord(msgspec.Struct, frozen=True):
         return PreservedKey(self.peer, self.id)
 
 
-class LinkRecord(msgspec.Struct, frozen=True):
+class LinkRecord(msgspec.Struct, frozen=True, gc=False):
     """A link, and whether events that go over it are kept until the peer has them."""
 
     peer: PeerKey
@@ -119,7 +120,7 @@ class LinkRecord(msgspec.Struct, frozen=True):
         return LinkKey(self.peer)
 
 
-class SpaceRecord(msgspec.Struct, frozen=True):
+class SpaceRecord(msgspec.Struct, frozen=True, gc=False):
     """The space after it has grown: what clauses may name, or, if `is_open`, what events may carry."""
 
     is_open: bool
@@ -130,7 +131,7 @@ class SpaceRecord(msgspec.Struct, frozen=True):
         return SpaceKey(self.is_open)
 
 
-class Drop(msgspec.Struct, frozen=True):
+class Drop(msgspec.Struct, frozen=True, gc=False):
     """The record with this key is no more."""
 
     key: RecordKey
