@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks import node_peers, report
 from thatch.client.client import connect
 from thatch.node.store import Store
-from thatch.protocol.messages import Put
+from thatch.protocol.records import CLIENT, NEIGHBOUR, AdvertisementRecord, LinkRecord, PeerKey, SubscriptionRecord
 from thatch.space.space import Space
 
 SPACE = "symbol string not null, price double not null 0..1000"
@@ -285,11 +285,12 @@ def restarted(count: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "B0.thatch", "B0")
         store.set_space(Space.parse(SPACE).to_json())
-        store.keep(tuple(Put("links", "", f"c{each}", "client") for each in range(100)))
-        store.keep((Put("links", "", "B1", "broker"), Put("advertisements", "B1", "B1/p/a", "price < 500")))
+        clients, neighbour = [PeerKey(CLIENT, f"c{each}") for each in range(100)], PeerKey(NEIGHBOUR, "B1")
+        store.keep(tuple(LinkRecord(each) for each in clients))
+        store.keep((LinkRecord(neighbour), AdvertisementRecord(neighbour, "B1/p/a", "price < 500")))
         store.keep(
             tuple(
-                Put("subscriptions", f"c{each % 100}", f"B0/c{each % 100}/{each}", _clause(each))
+                SubscriptionRecord(clients[each % 100], f"B0/c{each % 100}/{each}", _clause(each))
                 for each in range(count)
             )
         )

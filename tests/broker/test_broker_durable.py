@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from helpers.peers import durable_queue, neighbour
 from thatch.broker import Broker, Settings
+from thatch.errors import CallerError
 from thatch.protocol.messages import (
     Deliver,
     Digest,
@@ -12,10 +16,10 @@ from thatch.protocol.messages import (
     LinkUp,
     Persist,
     Publish,
-    Put,
     Send,
     Subscribe,
 )
+from thatch.protocol.records import LinkRecord, RecordChange, SubscriptionRecord
 from thatch.space.space import Space
 
 SPACE = Space.parse("price int not null 0..100")
@@ -44,7 +48,7 @@ def test_a_durable_client_is_announced_to_neighbours() -> None:
     broker = chain()
     effects = broker.handle(LinkUp(1, is_client=True, durable=True), "ann", 0.0)
     assert greetings(effects) == {"ann": False, "B1": True, "B3": True}
-    assert isinstance(effects[0], Persist) and Put("links", "", "ann", "client durable") in effects[0].records
+    assert isinstance(effects[0], Persist) and LinkRecord(durable_queue("ann"), is_durable=True) in effects[0].records
     effects = broker.handle(LinkDown(forget=True), "ann", 0.0)
     assert greetings(effects) == {"B1": False, "B3": False}
 
@@ -53,11 +57,23 @@ def test_a_plain_client_is_not() -> None:
     assert greetings(chain().handle(LinkUp(1, is_client=True), "ann", 0.0)) == {"ann": False}
 
 
+def test_a_link_stays_of_its_kind() -> None:
+    """The keys of its records name it."""
+    broker = chain()
+    broker.handle(LinkUp(1, is_client=True), "ann", 0.0)
+    broker.handle(LinkDown(), "ann", 0.0)
+    with pytest.raises(CallerError, match="link 'ann' was a client: forget it first"):
+        broker.handle(LinkUp(2, is_client=True, durable=True), "ann", 0.0)
+    broker.handle(LinkDown(forget=True), "ann", 0.0)
+    (persist, *_) = broker.handle(LinkUp(2, is_client=True, durable=True), "ann", 0.0)
+    assert isinstance(persist, Persist) and persist.records == (LinkRecord(durable_queue("ann"), is_durable=True),)
+
+
 def test_it_is_passed_on_and_not_back() -> None:
     broker = chain()
     effects = broker.handle(Hello("B3", 1, SPACE.to_json(), members=("B3",), durable=True), "B3", 0.0)
     assert greetings(effects) == {"B1": True}
-    assert isinstance(effects[0], Persist) and effects[0].records == (Put("links", "", "B3", "broker durable"),)
+    assert isinstance(effects[0], Persist) and effects[0].records == (LinkRecord(neighbour("B3"), is_durable=True),)
 
 
 def test_events_for_a_neighbour_that_is_away_are_sent_if_the_driver_keeps_them() -> None:
@@ -70,8 +86,12 @@ def test_events_for_a_neighbour_that_is_away_are_sent_if_the_driver_keeps_them()
 
 
 def test_restored_as_it_was() -> None:
-    records = [Put("links", "", "B3", "broker durable"), Put("links", "", "ann", "client durable")]
-    records.append(Put("subscriptions", "ann", "B2/ann/s", "price < 10"))
+    ann = durable_queue("ann")
+    records: list[RecordChange] = [
+        LinkRecord(neighbour("B3"), is_durable=True),
+        LinkRecord(ann, is_durable=True),
+        SubscriptionRecord(ann, "B2/ann/s", "price < 10"),
+    ]
     broker = Broker.restored("B2", SPACE, records, Settings(routing="subscriptions", holds_events=True))
     assert [link.is_durable for link in broker.links.values()] == [True, True]
     broker.handle(LinkUp(2, is_client=True, durable=True), "ann", 0.0)

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
+from helpers.peers import client, links, neighbour
 from thatch.broker import Broker, Policy, Settings
 from thatch.errors import SnapshotError
-from thatch.protocol.messages import Drop, Put, Record
+from thatch.protocol.records import Drop, RecordChange, entry_record
 from thatch.space.space import Space
 
 SPACE = "price int not null 0..200, symbol string"
 
 
-def records(seed: int, count: int) -> list[Record]:
+def records(seed: int, count: int) -> list[RecordChange]:
     chance = random.Random(seed)
-    found: list[Record] = [Put("links", "", name, "broker") for name in ("B2", "B3")]
-    found += [Put("links", "", name, "client") for name in ("ann", "bob")]
+    peers = {peer.name: peer for peer in (neighbour("B2"), neighbour("B3"), client("ann"), client("bob"))}
+    found: list[RecordChange] = [*links(*peers.values())]
     for _ in range(count):
         low = chance.randrange(180)
         where = f"price BETWEEN {low} AND {low + chance.randrange(60)}"
@@ -30,7 +31,8 @@ def records(seed: int, count: int) -> list[Record]:
         id = f"{owner}/{chance.randrange(count)}"
         if chance.random() < 0.02:
             id, link = "B9/c/shared", chance.choice(("B2", "B3"))
-        found.append(Drop(table, link, id) if chance.random() < 0.1 else Put(table, link, id, where))
+        record = entry_record(table, peers[link], id, where)
+        found.append(Drop(record.key) if chance.random() < 0.1 else record)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.broker_bench import SESSION, SPACE, Bench, Overlay, as_held, rejected, synced, updates
+from helpers.peers import neighbour
 from thatch import Space
 from thatch.broker import Policy, Settings
 from thatch.errors import CallerError
@@ -13,7 +14,6 @@ from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.messages import (
     Advertise,
     Digest,
-    Drop,
     Hello,
     LinkDown,
     LinkUp,
@@ -25,6 +25,7 @@ from thatch.protocol.messages import (
     Unsubscribe,
     seq_of,
 )
+from thatch.protocol.records import AdvertisementKey, Drop, LinkKey, SubscriptionKey
 from thatch.sim.topology import chain
 
 # --- Messages that come twice, late, early or not at all --------------------------------------------------------------
@@ -150,9 +151,9 @@ def test_forgetting_a_link_withdraws_all_that_came_over_it() -> None:
     persist = effects[0]
     assert isinstance(persist, Persist)
     assert persist.records == (
-        Drop("subscriptions", "B3", "B3/c/s"),
-        Drop("advertisements", "B3", "B3/p/a"),
-        Drop("links", "", "B3"),
+        Drop(SubscriptionKey(neighbour("B3"), "B3/c/s")),
+        Drop(AdvertisementKey(neighbour("B3"), "B3/p/a")),
+        Drop(LinkKey(neighbour("B3"))),
     )
     assert "B3" not in bench.broker.links
 
@@ -233,7 +234,7 @@ def test_sessions_of_a_link_only_rise() -> None:
 
 def test_a_client_that_takes_the_name_of_a_neighbour_does_not_cut_that_link() -> None:
     bench = Bench().settled_neighbour("B2")
-    with pytest.raises(CallerError, match="link 'B2' was a broker: forget it first"):
+    with pytest.raises(CallerError, match="link 'B2' was a neighbour: forget it first"):
         bench.handle(LinkUp(2, is_client=True), "B2")
     assert bench.broker.links["B2"].is_synced
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.peers import neighbour
 from helpers.strategies import examples
 from thatch.broker import Broker, Settings
 from thatch.broker.tables import Entry, ReceivedTable
@@ -26,6 +27,7 @@ from thatch.protocol.messages import (
     Synced,
     Unsubscribe,
 )
+from thatch.protocol.records import SubscriptionKey
 from thatch.region.region import Region
 from thatch.space.space import Space
 
@@ -117,7 +119,9 @@ def test_what_a_failing_message_brought_about_comes_before_its_error() -> None:
     listing: Listing = {0: {"B2/c/s": ("price = 1", None), "B2/c/t": ("price = 13", None)}}
     messages = [Synced(1 << 32 | 1, 1, listing), Subscribe(1 << 32 | 2, "B2/c/u", "price = 2")]
     (persist, error), (after, *_) = broker.handle(messages, "B2", 0.0)
-    assert isinstance(persist, Persist) and [record.id for record in persist.records] == ["B2/c/s"]
+    assert isinstance(persist, Persist) and [record.key for record in persist.records] == [
+        SubscriptionKey(neighbour("B2"), "B2/c/s")
+    ]
     assert isinstance(error, ZeroDivisionError)
     assert isinstance(after, Persist) and (persist.number, after.number) == (2, 3)  # 1: the link
     with pytest.raises(ZeroDivisionError):

@@ -19,6 +19,7 @@ from helpers.broker_bench import (
     synced,
     updates,
 )
+from helpers.peers import client, links, neighbour
 from thatch import Space
 from thatch.broker import Broker, Policy, Settings
 from thatch.errors import CallerError
@@ -29,15 +30,12 @@ from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Deliver,
-    Drop,
     Effect,
     Extend,
     Message,
     Persist,
     Persisted,
     Publish,
-    Put,
-    Record,
     Replace,
     Send,
     Subscribe,
@@ -45,10 +43,11 @@ from thatch.protocol.messages import (
     Unsubscribe,
     seq_of,
 )
+from thatch.protocol.records import Drop, RecordChange, SpaceRecord, SubscriptionKey, SubscriptionRecord
 from thatch.sim.topology import chain
 
 
-def records_of(effect: Effect) -> tuple[Record, ...]:
+def records_of(effect: Effect) -> tuple[RecordChange, ...]:
     assert isinstance(effect, Persist)
     return effect.records
 
@@ -105,7 +104,7 @@ def test_a_neighbour_whose_space_is_ahead_is_accepted_and_brings_it() -> None:
     effects = bench.says("B2", Extend, MORE_KINDS.to_json(), True)
     assert bench.broker.space == bench.broker.open_space == MORE_KINDS
     assert updates(effects, "B3") == ["Extend"]
-    assert Put("space", "", "grown", MORE_KINDS.to_json()) in records_of(effects[0])
+    assert SpaceRecord(is_open=False, space=MORE_KINDS.to_json()) in records_of(effects[0])
 
 
 def test_a_client_may_not_extend_the_space() -> None:
@@ -136,7 +135,7 @@ def test_a_lease_ends_at_the_tick_after_it() -> None:
     assert bench.handle(Tick(), OPERATOR) == []
     bench.now = 10.0
     effects = bench.handle(Tick(), OPERATOR)
-    assert effects[0] == Persist(4, (Drop("subscriptions", "ann", "B1/ann/s"),)) and updates(effects) == [
+    assert effects[0] == Persist(4, (Drop(SubscriptionKey(client("ann"), "B1/ann/s")),)) and updates(effects) == [
         "Unsubscribe s"
     ]
     assert bench.handle(Tick(), OPERATOR) == []
@@ -192,7 +191,7 @@ def test_records_come_first_and_are_a_barrier_for_the_rest() -> None:
     bench = Bench().client("ann").settled_neighbour("B2")
     effects = bench.says("ann", Subscribe, "s", "x < 5")
     assert effects == [
-        Persist(3, (Put("subscriptions", "ann", "B1/ann/s", "x < 5"),)),
+        Persist(3, (SubscriptionRecord(client("ann"), "B1/ann/s", "x < 5"),)),
         Send("ann", Accepted(seq_of(SESSION, 1))),
         Send("B2", Subscribe(seq_of(1, 4), "B1/ann/s", "x < 5")),
     ]
@@ -216,7 +215,7 @@ def test_persisted_numbers_are_checked() -> None:
 @policies
 def test_a_restored_broker_forwards_the_same(policy: Policy) -> None:
     settings = Settings("advertisements", policy)
-    bench, records = Bench(settings), list[Record]()
+    bench, records = Bench(settings), list[RecordChange]()
     inner = bench.handle
 
     def recording(message: Message, link: str) -> list[Effect]:
@@ -249,15 +248,15 @@ def test_a_restored_broker_forwards_the_same(policy: Policy) -> None:
 def test_a_restored_broker_has_the_space_that_had_grown() -> None:
     bench = Bench(space=KINDS).settled_neighbour("B2")
     grown = records_of(bench.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR)[0])
-    restored = Broker.restored("B1", KINDS, [Put("links", "", "B2", "broker"), *grown])
+    restored = Broker.restored("B1", KINDS, [*links(neighbour("B2")), *grown])
     assert (restored.space, restored.open_space) == (MORE_KINDS, KINDS)
     opened = records_of(bench.settles("B2")[0])
-    restored = Broker.restored("B1", KINDS, [Put("links", "", "B2", "broker"), *grown, *opened])
+    restored = Broker.restored("B1", KINDS, [*links(neighbour("B2")), *grown, *opened])
     assert restored.space is restored.open_space and restored.space == MORE_KINDS
 
 
 def test_extending_again_after_a_restart_still_waits_for_neighbours_that_are_down() -> None:
-    records = [Put("links", "", "B2", "broker"), Put("space", "", "grown", MORE_KINDS.to_json())]
+    records: list[RecordChange] = [*links(neighbour("B2")), SpaceRecord(is_open=False, space=MORE_KINDS.to_json())]
     broker = Broker.restored("B1", KINDS, records, FLOOD)
     broker.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR, 0.0)
     assert broker.open_space == KINDS

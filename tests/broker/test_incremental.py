@@ -23,12 +23,14 @@ from helpers.overlays import (
     subscribed,
     wide_on_a_chain,
 )
+from helpers.peers import neighbour
 from thatch.broker import Policy, Settings, plan_unsubscription, similarity
 from thatch.broker.inspect import why_sent
 from thatch.broker.outbound import OutboundTable
 from thatch.errors import CallerError
 from thatch.protocol.ids import SUBSCRIPTIONS
-from thatch.protocol.messages import OPERATOR, Put, Reject, Retune, Subscribe, Unsubscribe
+from thatch.protocol.messages import OPERATOR, Reject, Retune, Subscribe, Unsubscribe
+from thatch.protocol.records import PreservedRecord
 from thatch.sim import dryrun
 from thatch.sim.overlay import Overlay
 from thatch.sim.topology import chain, congestion, path
@@ -159,7 +161,7 @@ def test_what_is_preserved_survives_a_restart() -> None:
     left(net, "wide")
     network = net.network
     store = list(network.nodes["C"].store)
-    assert Put("preserved", "D", "A/at A/wide", "x < 50") in store
+    assert PreservedRecord(neighbour("D"), "A/at A/wide", "x < 50") in store
     received = sent_to(net, "D", "C")
     network.crash("C", keep_store=True)
     network.restart("C")

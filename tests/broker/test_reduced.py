@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from helpers.broker_bench import SPACE as BROKER_SPACE
 from helpers.broker_bench import Bench
@@ -15,7 +16,8 @@ from thatch.broker.image import Decision
 from thatch.cover import ExactEngine, NegativeEngine
 from thatch.errors import CallerError
 from thatch.protocol.ids import SUBSCRIPTIONS
-from thatch.protocol.messages import Advertise, Effect, Message, Persist, Put, Record, Subscribe
+from thatch.protocol.messages import Advertise, Effect, Message, Persist, Subscribe
+from thatch.protocol.records import RecordChange, SubscriptionRecord
 from thatch.table.table import Id
 
 SPACE = Space.parse("x int not null 0..99, y int not null 0..99")
@@ -93,9 +95,9 @@ def test_negative_makes_its_rectangles_widest_first() -> None:
 # --- Brokers ---------------------------------------------------------------------------------------------------------
 
 
-def overlay(policy: Policy, routing: str) -> tuple[Bench, list[Record]]:
+def overlay(policy: Policy, routing: str) -> tuple[Bench, list[RecordChange]]:
     """A broker with two neighbours. One of them wants `b`, so it is not sent `b`, nor what only `a` and `b` cover."""
-    bench, records = Bench(Settings(routing, policy)), list[Record]()  # type: ignore[arg-type]
+    bench, records = Bench(Settings(routing, policy)), list[RecordChange]()  # type: ignore[arg-type]
     inner = bench.handle
 
     def recording(message: Message, link: str) -> list[Effect]:
@@ -151,7 +153,7 @@ def test_a_decision_about_other_clauses_is_not_used() -> None:
     """Of the passive one, and of one that its certificate names."""
     _, records = overlay(Policy(), "subscriptions")
     for id, where in (("B1/ann/narrow", "x < 80"), ("B1/ann/a", "x < 5")):
-        changed = [Put(r.table, r.link, r.id, where) if r.id == id and isinstance(r, Put) else r for r in records]
+        changed = [replace(r, where=where) if isinstance(r, SubscriptionRecord) and r.id == id else r for r in records]
         broker = Broker.restored("B1", BROKER_SPACE, changed, Settings("subscriptions"), decided=DECIDED)
         broker.check_invariants()
         assert "B1/ann/narrow" in broker.outbound(SUBSCRIPTIONS, "B2").forwarded()

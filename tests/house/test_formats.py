@@ -10,15 +10,29 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from helpers import version_1
 from helpers.paths import DATA
+from helpers.peers import client, durable_queue, links, neighbour
+from helpers.stores import contents
 from thatch import Space, SubscriptionTable
 from thatch.broker import Broker, Settings
 from thatch.broker.image import read_image
-from thatch.node.store import QueueRow, Store
+from thatch.node.schema import GET_EVENTS, QueueRow, peer_row
+from thatch.node.store import Store
 from thatch.protocol import messages as m
 from thatch.protocol import wire as w
-from thatch.protocol.codec import OnTheWire, decode_records, encode, encode_records
-from thatch.protocol.ids import SUBSCRIPTIONS
+from thatch.protocol.codec import OnTheWire, encode
+from thatch.protocol.records import (
+    AdvertisementRecord,
+    Drop,
+    LinkRecord,
+    PeerKey,
+    PreservedRecord,
+    RecordChange,
+    SpaceRecord,
+    SubscriptionKey,
+    SubscriptionRecord,
+)
 
 FORMATS = DATA / "formats"
 PINNED = dict(line.split() for line in (FORMATS / "messages-1.txt").read_text().splitlines())
@@ -79,14 +93,12 @@ def test_a_message_keeps_its_bytes(tag: str) -> None:
 def test_every_kind_of_message_is_pinned() -> None:
     kinds = {kind for union in (OnTheWire, w.FromClient, w.FromNode, w.FromNeighbour) for kind in union.__args__}
     assert kinds <= {type(each) for each in MESSAGES.values()}
-    assert PINNED.keys() - MESSAGES.keys() == {"records", "frame"}
+    assert PINNED.keys() - MESSAGES.keys() == {"frame"}
     for tag, message in MESSAGES.items():
         assert message.__struct_config__.tag == tag, "an explicit tag, so that renaming a class changes nothing"
 
 
-def test_records_and_frames_keep_their_bytes() -> None:
-    records = (m.Put("subscriptions", "ann", "B1/ann/s", "price < 20", 1.5), m.Drop("links", "", "ann"))
-    assert encode_records(records).hex() == PINNED["records"] and decode_records(encode_records(records)) == records
+def test_frames_keep_their_bytes() -> None:
     event = encode(EVENT)
     parts = [encode(MESSAGES["Subscribe"]), w.encoded_event(("s", "t"), event), w.encoded_forward(2**40 + 2, event)]
     assert w.frame(parts).hex() == PINNED["frame"]
@@ -98,30 +110,40 @@ def stores(tmp_path: Path) -> dict[str, Path]:
     return {f"B{at}": Path(shutil.copy(FORMATS / f"broker-{at}.thatch", tmp_path / f"B{at}")) for at in (1, 2)}
 
 
-def kept(store: Store, queue: str) -> list[tuple[int, m.Publish]]:
-    """The events of a queue, read as the node reads them."""
-    rows = store._connection.execute("SELECT number, event FROM events WHERE queue = ? ORDER BY number", (queue,))
+def kept(store: Store, peer: PeerKey) -> list[tuple[int, m.Publish]]:
+    """The events that are kept for a peer, read as the node reads them."""
+    rows = store._connection.execute(GET_EVENTS, (*peer_row(peer), 0, 1_000))
     found = [(number, msgspec.msgpack.decode(event, type=m.Publish)) for number, event in rows]
-    assert [row.number for row in store.stored(queue)] == [number for number, _ in found]
+    assert [row.number for row in store.stored(peer)] == [number for number, _ in found]
     return found
 
 
-def test_a_store_of_the_version_before_opens_unchanged(stores: dict[str, Path]) -> None:
+@pytest.mark.parametrize("name", ["B1", "B2"])
+def test_a_store_of_the_version_before_is_migrated_and_loses_nothing(name: str, stores: dict[str, Path]) -> None:
+    old = version_1.rows(stores[name])
+    assert len(old["records"]) == {"B1": 12, "B2": 6}[name] and old["events"] and old["queues"]
+    store = Store(stores[name], name)
+    assert contents(store) == version_1.expected(old)
+    store.stop()
+
+
+def test_what_a_store_of_the_version_before_holds(stores: dict[str, Path]) -> None:
     first = Store(stores["B1"], "B1")
     records = list(first.records())
-    assert m.Put(SUBSCRIPTIONS, "ann@alerts", "B1/ann@alerts/alerts", "price < 300") in records
-    assert m.Put("links", "", "B2", "broker durable") in records and len(records) == 12
-    assert first.queues() == [QueueRow("ann@alerts", 67_108_864, 604_800.0, 0)]
-    assert [event.payload for _, event in kept(first, "B2")] == [b"later %d" % number for number in range(4)]
-    assert [event.payload for _, event in kept(first, "ann@alerts")] == [
+    alerts = durable_queue("ann@alerts")
+    assert SubscriptionRecord(alerts, "B1/ann@alerts/alerts", "price < 300") in records
+    assert LinkRecord(neighbour("B2"), is_durable=True) in records and len(records) == 12
+    assert first.queues() == [QueueRow(alerts, 67_108_864, 604_800.0, 0)]
+    assert [event.payload for _, event in kept(first, neighbour("B2"))] == [b"later %d" % at for at in range(4)]
+    assert [event.payload for _, event in kept(first, alerts)] == [
         *(b"payload %d" % number for number in range(3)),
         *(b"later %d" % number for number in range(4)),
     ]
     assert first.statistics() == {"events_in": 7, "events_out": 17}
     first.stop()
     second = Store(stores["B2"], "B2")
-    assert second.received_up_to() == {"B1": (first.identity, (1 << 40) + 6)}
-    assert kept(second, "bob@far")[0][1].event == {
+    assert second.received_up_to() == {neighbour("B1"): (first.identity, (1 << 40) + 6)}
+    assert kept(second, durable_queue("bob@far"))[0][1].event == {
         "symbol": "A", "price": 10.0, "day": "2026-02-01", "fee": "2.50", "kind": "buy",
     }  # fmt: skip
     second.stop()
@@ -143,6 +165,51 @@ def test_a_broker_is_restored_from_the_store_of_the_version_before(stores: dict[
         "B1/ann/wide", "B1/ann/narrow", "B1/ann@alerts/alerts", "B2/bob/plain",
     ]  # fmt: skip
     store.stop()
+
+
+def write_store(path: Path) -> None:
+    """Something of each kind: what `store-2.thatch` was made of."""
+    space = Space.parse("price int not null 0..1000, kind enum('a')")
+    grown = Space.parse("price int not null 0..1000, kind enum('a', 'b')")
+    ann, alerts, b2, b3 = client("ann"), durable_queue("ann@alerts"), neighbour("B2"), neighbour("B3")
+    store = Store(path, "B1")
+    store.set_space(space.to_json())
+    records: list[RecordChange] = [*links(ann, alerts, b3), LinkRecord(b2, is_durable=True)]
+    records += [SpaceRecord(is_open=False, space=grown.to_json()), SpaceRecord(is_open=True, space=space.to_json())]
+    records += (
+        AdvertisementRecord(b2, "B2/pub/a", "price < 900"),
+        SubscriptionRecord(ann, "B1/ann/s", "price < 20", 4e9),
+        SubscriptionRecord(ann, "B1/ann/t", "kind = 'b'"),
+        SubscriptionRecord(alerts, "B1/ann@alerts/alerts", "price < 300"),
+        SubscriptionRecord(b3, "B3/bob/s", "price > 500"),
+        PreservedRecord(b2, "B1/ann/wide", "price < 800", {"B2/pub/a": 2}),
+        PreservedRecord(b3, "B1/ann/wide", "price < 800"),
+        SubscriptionRecord(ann, "B1/ann/s", "price < 30"),
+        Drop(SubscriptionKey(ann, "B1/ann/t")),
+    )
+    store.keep(tuple(records))
+    store.put_queue(QueueRow(alerts, 2**26, 604_800.0, 3))
+    for number in range(4):
+        event = encode(m.Publish(f"pub:{number}", {"price": number}, b"payload %d" % number))
+        for peer in (alerts, b2):
+            store.append(peer, store.next_number(), 1.7e9 + number, event)
+    store.discard(b2, (1 << 40) + 4)
+    store.note_received(b2, "another store", (7 << 40) + 3)
+    store.note_statistics({"events_in": 4, "events_out": 8})
+    store.set_image(Broker.restored("B1", space, records, Settings()).image())
+    store.start(lambda *_: None, lambda _: None)
+    store.stop()
+
+
+def test_a_store_of_this_version_opens_as_it_was_written(tmp_path: Path) -> None:
+    write_store(tmp_path / "new")
+    shutil.copy(FORMATS / "store-2.thatch", tmp_path / "s")
+    found = []
+    for name in ("new", "s"):
+        store = Store(tmp_path / name, "B1", lambda step: pytest.fail("nothing is to be migrated"))
+        found.append(contents(store) | {"about": store.space, "life": store.life})
+        store.stop()
+    assert found[0] == found[1] and len(found[1]["records"]) == 12 and len(found[1]["events"]) == 2
 
 
 def test_a_snapshot_of_the_version_before_loads(tmp_path: Path) -> None:

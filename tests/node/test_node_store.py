@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from helpers.peers import client, durable_queue, neighbour
 from helpers.strategies import soaked
 from thatch.errors import CallerError, StoreError
-from thatch.node.store import QueueRow, Store
-from thatch.protocol.messages import Drop, Put
+from thatch.node.schema import QueueRow
+from thatch.node.store import Store
+from thatch.protocol.records import Drop, LinkRecord, SubscriptionKey, SubscriptionRecord
 
 Contents = tuple[Any, ...]
+ANN, QUEUE, B2 = client("ann"), durable_queue("ann@q"), neighbour("B2")
 
 
 class Loop:
@@ -44,7 +47,7 @@ def contents(path: Path) -> Contents:
     """All that a broker would find."""
     store = Store(path, "B1")
     try:
-        held = {name: list(store.stored(name)) for name in ("q", "B2")}
+        held = {peer: list(store.stored(peer)) for peer in (QUEUE, B2)}
         return list(store.records()), store.queues(), held, store.received_up_to(), store.statistics(), store.space
     finally:
         store.stop()
@@ -52,12 +55,12 @@ def contents(path: Path) -> Contents:
 
 def fill(store: Store, loop: Loop, transactions: int) -> None:
     store.set_space("{}")
-    store.put_queue(QueueRow("q", 1000, 5.0, 0))
+    store.put_queue(QueueRow(QUEUE, 1000, 5.0, 0))
     for number in range(transactions):
-        store.keep((Put("subscriptions", "ann", f"B1/ann/{number}", f"price < {number}"),))
-        store.append("q", store.next_number(), float(number), b"event %d " % number * 20)
-        store.append("B2", store.next_number(), float(number), b"other")
-        store.note_received("B2", "somebody", number)
+        store.keep((SubscriptionRecord(ANN, f"B1/ann/{number}", f"price < {number}"),))
+        store.append(QUEUE, store.next_number(), float(number), b"event %d " % number * 20)
+        store.append(B2, store.next_number(), float(number), b"other")
+        store.note_received(B2, "somebody", number)
         loop.flush()
 
 
@@ -79,7 +82,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Contents, C
     loop = Loop(store)
     fill(store, loop, 30)
     snapshot(store.path, folder / "before")
-    store.keep((Put("subscriptions", "ann", "B1/ann/last", "price = 7"),))
+    store.keep((SubscriptionRecord(ANN, "B1/ann/last", "price = 7"),))
     loop.flush()
     path = snapshot(store.path, folder / "after")
     store.stop()
@@ -91,20 +94,20 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Contents, C
 def test_committed_is_there_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", "B1")
     loop = Loop(store)
-    store.keep((Put("links", "", "ann", "client"), Put("subscriptions", "ann", "a", "price < 1", 7.5)))
-    store.keep((Put("subscriptions", "ann", "b", "price < 2"), Put("subscriptions", "ann", "a", "price < 3")))
-    store.keep((Drop("subscriptions", "ann", "b"),))
+    store.keep((LinkRecord(ANN), SubscriptionRecord(ANN, "a", "price < 1", 7.5)))
+    store.keep((SubscriptionRecord(ANN, "b", "price < 2"), SubscriptionRecord(ANN, "a", "price < 3")))
+    store.keep((Drop(SubscriptionKey(ANN, "b")),))
     first = store.next_number()
-    store.append("q", first, 1.0, b"one")
-    store.append("q", store.next_number(), 2.0, b"two")
-    store.put_queue(QueueRow("q", 10, 2.0, 3))
-    store.discard("q", first)
+    store.append(QUEUE, first, 1.0, b"one")
+    store.append(QUEUE, store.next_number(), 2.0, b"two")
+    store.put_queue(QueueRow(QUEUE, 10, 2.0, 3))
+    store.discard(QUEUE, first)
     store.note_statistics({"events_in": 4})
     loop.flush()
     store.stop()
     records, queues, held, _, statistics, _ = contents(tmp_path / "s")
-    assert records == [Put("links", "", "ann", "client"), Put("subscriptions", "ann", "a", "price < 3")]
-    assert queues == [QueueRow("q", 10, 2.0, 3)] and [row.size for row in held["q"]] == [3]
+    assert records == [LinkRecord(ANN), SubscriptionRecord(ANN, "a", "price < 3")]
+    assert queues == [QueueRow(QUEUE, 10, 2.0, 3)] and [row.size for row in held[QUEUE]] == [3]
     assert statistics == {"events_in": 4}
     again = Store(tmp_path / "s", "B1")
     assert again.next_number() > first + 2**39
@@ -116,9 +119,9 @@ def test_pages(tmp_path: Path) -> None:
     loop = Loop(store)
     numbers = [store.next_number() for _ in range(5)]
     for number in numbers:
-        store.append("q", number, 0.0, b"%d" % number)
+        store.append(QUEUE, number, 0.0, b"%d" % number)
     pages: list[tuple[list[int], bool]] = []
-    store.read("q", numbers[1], 2, lambda rows, whole: pages.append(([row[0] for row in rows], whole)))
+    store.read(QUEUE, numbers[1], 2, lambda rows, whole: pages.append(([row[0] for row in rows], whole)))
     loop.run_until(lambda: bool(pages))
     assert pages == [(numbers[2:4], True)]
     store.stop()
@@ -177,6 +180,24 @@ def test_flipped_bits_are_refused_or_harmless(crashed: tuple[Path, Contents, Con
     assert last < refused / 5  # in the very last transaction, where a flipped bit looks like a crash
 
 
+def test_a_flipped_bit_in_the_last_transaction_but_one_is_refused(
+    crashed: tuple[Path, Contents, Contents], tmp_path: Path
+) -> None:
+    path, whole, _ = crashed
+    log = path.with_name("s-wal").read_bytes()
+    frames = range(32, len(log), 24 + 4096)
+    ends = [at for at in frames if int.from_bytes(log[at + 4 : at + 8], "big")]
+    assert ends[-1] == frames[-1]
+    copy = snapshot(path, tmp_path / "copy")
+    for at in (ends[-3] + 24 + 4096, ends[-2]):  # the first frame of it, and the last
+        data = bytearray(log)
+        data[at + 2_000] ^= 1
+        copy.with_name("s-wal").write_bytes(data)
+        with pytest.raises(StoreError, match=f"the frame at byte {at:,}"):
+            contents(copy)
+    assert contents(snapshot(path, tmp_path / "copy")) == whole
+
+
 def test_torn_files(crashed: tuple[Path, Contents, Contents], tmp_path: Path) -> None:
     """A file that was cut is refused; a log whose end is missing is a crash in mid-write."""
     path, whole, _ = crashed
@@ -201,7 +222,7 @@ def test_a_checkpointed_store_is_checked_row_by_row(tmp_path: Path) -> None:
     data = (tmp_path / "s").read_bytes()
     at = data.index(b"price < 3")
     (tmp_path / "s").write_bytes(data[:at] + b"price < 4" + data[at + 9 :])
-    with pytest.raises(StoreError, match="checksum of a row of records"):
+    with pytest.raises(StoreError, match="checksum of a row of subscriptions"):
         Store(tmp_path / "s", "B1")
 
 
@@ -211,8 +232,8 @@ def test_a_store_that_fails_says_so(tmp_path: Path) -> None:
     calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
     store.start(lambda *call: calls.put(call), lambda _: None, failures.append)
     number = store.next_number()
-    store.append("q", number, 0.0, b"once")
-    store.append("q", number, 0.0, b"twice")
+    store.append(QUEUE, number, 0.0, b"once")
+    store.append(QUEUE, number, 0.0, b"twice")
     function, *arguments = calls.get(timeout=10)
     function(*arguments)
     assert isinstance(failures[0], sqlite3.IntegrityError)

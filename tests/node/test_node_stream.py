@@ -12,9 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from helpers.peers import durable_queue
 from thatch.node.outgoing import Gate, Outgoing, Overflow
 from thatch.node.store import Store
 from thatch.node.stream import Limits, Stream
+
+QUEUE = durable_queue("ann@q")
 
 
 def texts(frame: bytes | None) -> list[Any]:
@@ -122,7 +125,7 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
     calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
     store.start(lambda *call: calls.put(call), lambda _: None)
     stream = Stream(
-        "q",
+        QUEUE,
         store,
         Limits(
             bytes_max=2**30,
@@ -156,7 +159,7 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
     assert stream.on_disk.count == 0 and stream.waiting_bytes == 0 and stream.lost == 0
     store.stop()
     again = Store(tmp_path / "s", "B1")
-    assert list(again.stored("q")) == []
+    assert list(again.stored(QUEUE)) == []
     again.stop()
 
 
@@ -164,7 +167,7 @@ def test_what_is_too_much_goes_and_is_counted(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", "B1")
     store.start(lambda *_: None, lambda _: None)
     stream = Stream(
-        "q", store, Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=100)
+        QUEUE, store, Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=100)
     )
     stream.append_all([b"x" * 100] * 1_000, kept=True, now=100.0)
     assert stream.on_disk.bytes <= 20_000 and stream.lost == 1_000 - stream.on_disk.count

@@ -23,7 +23,6 @@ from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Digest,
-    Drop,
     Extend,
     Flush,
     Hello,
@@ -32,7 +31,6 @@ from thatch.protocol.messages import (
     Message,
     Persisted,
     Publish,
-    Put,
     Refused,
     Replace,
     Settled,
@@ -195,15 +193,6 @@ def test_names_of_attributes_are_found_in_any_case() -> None:
 def test_what_cannot_be_sent_is_the_callers_fault() -> None:
     with pytest.raises(TypeError, match="a value of type object cannot be sent"):
         codec.encode(Publish("e", {"name": object()}))
-
-
-def test_records_of_the_store_come_back() -> None:
-    records = (
-        Put("subscriptions", "ann", "B1/ann/s", "count < 5", 60.0),
-        Put("links", "", "B2"),
-        Drop("links", "", "B2"),
-    )
-    assert codec.decode_records(codec.encode_records(records)) == records
 
 
 def test_a_message_has_the_same_bytes_every_time() -> None:

@@ -63,9 +63,9 @@ def test_every_kind_that_is_read_is_registered_under_its_tag() -> None:
 
 def test_no_tag_is_missing_or_used_again() -> None:
     never = {"LinkUp", "LinkDown", "Tick", "Persisted"}
-    tags = {tag for tag in PINNED if tag not in ("records", "frame")}
+    tags = {tag for tag in PINNED if tag != "frame"}
     assert {tag for tag, kind in KINDS.by_tag.items() if kind.since == VERSION_MIN} == tags - never
-    local = (m.LinkUp, m.LinkDown, m.Retune, m.Tick, m.Persisted, m.Put, m.Drop, m.UnknownKind)
+    local = (m.LinkUp, m.LinkDown, m.Retune, m.Tick, m.Persisted, m.UnknownKind)
     assert {each.__struct_config__.tag for each in local} == RESERVED
     for kind in KINDS.by_tag.values():
         assert kind.is_ignorable is (kind.fallback is None) and not (kind.is_ignorable and _is_numbered(kind))

@@ -53,7 +53,6 @@ from thatch.protocol.messages import (
     Message,
     Persisted,
     Publish,
-    Record,
     Refused,
     Replace,
     Retune,
@@ -66,6 +65,7 @@ from thatch.protocol.messages import (
     UnknownKind,
     Unsubscribe,
 )
+from thatch.protocol.records import RecordChange
 from thatch.space.space import Space
 
 
@@ -78,7 +78,7 @@ class Broker:
     >>> effects = broker.handle(hello, "ann", now=0.0)
     >>> persist, *sends = broker.handle(Subscribe(7 << 32 | 1, "cheap", "price < 20"), "ann", now=0.0)
     >>> print(persist.records[0])
-    Put(table='subscriptions', link='ann', id='B1/ann/cheap', where='price < 20', expires=None)
+    SubscriptionRecord(peer=PeerKey(kind='client', name='ann'), id='B1/ann/cheap', where='price < 20', expires=None)
     >>> for send in sends:
     ...     print(send)
     Send(link='ann', message=Accepted(seq=30064771073))
@@ -124,7 +124,7 @@ class Broker:
         cls,
         name: str,
         space: Space,
-        records: Iterable[Record],
+        records: Iterable[RecordChange],
         settings: Settings | None = None,
         compile: Compile | None = None,
         read_space: ReadSpace = Space.from_json,

@@ -17,7 +17,8 @@ from thatch.broker.link import Waiting
 from thatch.broker.router import Router
 from thatch.broker.settling import Settling
 from thatch.errors import CallerError
-from thatch.protocol.messages import OPERATOR, Extend, Put
+from thatch.protocol.messages import OPERATOR, Extend
+from thatch.protocol.records import SpaceRecord
 from thatch.region.region import Region
 from thatch.space.space import Space
 
@@ -89,7 +90,7 @@ class Growth:
             link.fall_behind(self.space)
         self._router.grow(space)
         self.text = space.to_json()
-        self._handling.record(Put("space", "", "grown", self.text))
+        self._handling.record(SpaceRecord(is_open=False, space=self.text))
 
     def open_if_settled(self) -> None:
         """Everybody has compiled its clauses again: events may carry what is new."""
@@ -100,7 +101,7 @@ class Growth:
 
     def _set_open(self) -> None:
         self._router.open(self.space)
-        self._handling.record(Put("space", "", "opened", self.text))
+        self._handling.record(SpaceRecord(is_open=True, space=self.text))
 
     def _spread(self, but: str, opened: bool) -> None:
         self._settling.spread(but, lambda seq: Extend(seq, self.text, opened))

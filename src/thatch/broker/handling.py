@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from thatch.errors import CallerError
-from thatch.protocol.messages import Effect, Message, Persist, Persisted, Record, Refused, Reject, Send
-
-PRESERVED = "preserved"  # the table of records of subscriptions that have left and stay forwarded
-LEAVING = "leaving"  # and of how far each is still to be withdrawn, as JSON
+from thatch.protocol.messages import Effect, Message, Persist, Persisted, Refused, Reject, Send
+from thatch.protocol.records import RecordChange
 
 
 class Handling:
@@ -14,7 +12,7 @@ class Handling:
         self.now = 0.0  # of the message
         self.persisted = 0  # the last number that is on disk
         self._effects: list[Effect] = []
-        self._records: list[Record] = []
+        self._records: list[RecordChange] = []
         self._persists = 0
 
     def begin(self, now: float) -> None:
@@ -27,7 +25,7 @@ class Handling:
     def reject(self, link: str, refused: Refused, close: bool = False) -> None:
         self._effects.append(Reject(link, refused, close))
 
-    def record(self, *records: Record) -> None:
+    def record(self, *records: RecordChange) -> None:
         self._records += records
 
     def take_effects(self) -> list[Effect]:

@@ -3,28 +3,25 @@ changes; what is taken is recorded, and followed up by forwarding.py."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.growth import Growth
-from thatch.broker.handling import LEAVING, PRESERVED, Handling
+from thatch.broker.handling import Handling
 from thatch.broker.link import Link
 from thatch.broker.pace import Pace
 from thatch.broker.router import Router
 from thatch.errors import CallerError, shown
 from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, is_of_broker, overlay_id
-from thatch.protocol.messages import (
-    Accepted,
-    Advertise,
+from thatch.protocol.messages import Accepted, Advertise, Replace, Subscribe, Tick, Unadvertise, Unsubscribe
+from thatch.protocol.records import (
     Drop,
-    Put,
-    Record,
-    Replace,
-    Subscribe,
-    Tick,
-    Unadvertise,
-    Unsubscribe,
+    PeerKey,
+    PreservedKey,
+    PreservedRecord,
+    SubscriptionRecord,
+    entry_key,
+    entry_record,
 )
 
 
@@ -107,34 +104,36 @@ class Intake:
         self._forwarding.put(table, source.name, own, where, region, expires, cells)
         self._pace.note_change(now)
         self.note_expiry(table, source.name, own, expires)
-        self._handling.record(Put(table, source.name, own, where, expires))
+        self._handling.record(entry_record(table, source.peer, own, where, expires))
 
     def remove(self, table: str, link: str, id: str) -> bool:
         """An entry leaves. Whether it was there."""
         if not self._forwarding.drop(table, link, id, self._prune_of(table, link, id)):
             return False
         self._pace.note_change(self._handling.now)
-        self._note_gone(table, link, id)
+        self._note_gone(table, self._links[link].peer, id)
         return True
 
     def forget_link(self, name: str) -> None:
         """A link has gone for good, and all that came over it: a client's subscriptions as if it had withdrawn them."""
-        if self._links[name].is_client:
+        link = self._links[name]
+        if link.is_client:
             for id in list(self._forwarding.received.subscriptions.of_link(name)):
                 self.remove(SUBSCRIPTIONS, name, id)
-        for id in self._links[name].outbound.subscriptions.preserved:
-            self._handling.record(Drop(PRESERVED, name, id), Drop(LEAVING, name, id))
+        for id in link.outbound.subscriptions.preserved:
+            self._handling.record(Drop(PreservedKey(link.peer, id)))
         for table, id in self._forwarding.forget_link(name):
-            self._note_gone(table, name, id)
+            self._note_gone(table, link.peer, id)
 
     def send_updates(self) -> None:
         """Send each neighbour the net change, and record what is preserved for it."""
         for link in self._forwarding.brokers():
             self._handling.send(link.name, *self._forwarding.drain_updates(link))
             for id, saved in link.outbound.subscriptions.take_unsaved().items():
-                where, hops_left = saved or (None, {})
-                leaving = json.dumps(hops_left) if hops_left else None
-                self._handling.record(_kept(PRESERVED, link.name, id, where), _kept(LEAVING, link.name, id, leaving))
+                if saved is None:
+                    self._handling.record(Drop(PreservedKey(link.peer, id)))
+                else:
+                    self._handling.record(PreservedRecord(link.peer, id, *saved))
 
     def note_expiry(self, table: str, link: str, id: str, expires: float | None) -> None:
         if expires is None:
@@ -142,9 +141,9 @@ class Intake:
         else:
             self._expiries[table, link, id] = expires
 
-    def _note_gone(self, table: str, link: str, id: str) -> None:
-        self._expiries.pop((table, link, id), None)
-        self._handling.record(Drop(table, link, id))
+    def _note_gone(self, table: str, peer: PeerKey, id: str) -> None:
+        self._expiries.pop((table, peer.name, id), None)
+        self._handling.record(Drop(entry_key(table, peer, id)))
 
     def _exchange(self, link: str, gone: Mapping[str, dict[str, int] | None], new: Mapping[str, str]) -> None:
         """Of what a neighbour sent, some leave and others come in their place."""
@@ -153,11 +152,12 @@ class Intake:
         leaving = {id: prune for id, prune in gone.items() if id in held}
         self._forwarding.exchange(link, leaving, regions)
         self._pace.note_change(self._handling.now)
+        peer = self._links[link].peer
         for id, where in new.items():
             self.note_expiry(SUBSCRIPTIONS, link, id, None)
-            self._handling.record(Put(SUBSCRIPTIONS, link, id, where))
+            self._handling.record(SubscriptionRecord(peer, id, where))
         for id in leaving:
-            self._note_gone(SUBSCRIPTIONS, link, id)
+            self._note_gone(SUBSCRIPTIONS, peer, id)
 
     def _prune_of(self, table: str, link: str, id: str) -> dict[str, int] | None:
         """How far a client's subscription is to be withdrawn; its history is not needed any longer."""
@@ -182,7 +182,3 @@ class Intake:
     def check_invariants(self) -> None:
         for table, link, id in self._expiries:
             assert id in self._forwarding.received.table(table).of_link(link)
-
-
-def _kept(table: str, link: str, id: str, where: str | None) -> Record:
-    return Drop(table, link, id) if where is None else Put(table, link, id, where)

@@ -23,6 +23,7 @@ from thatch.broker.policy import Policy
 from thatch.errors import PeerError
 from thatch.protocol.ids import event_prefix
 from thatch.protocol.messages import Hello, Sequenced, seq_of, session_of
+from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 from thatch.protocol.versions import LIMITS, VERSION_MAX, VERSION_MIN
 from thatch.space.space import Space
 
@@ -81,10 +82,11 @@ class Counts:
 class Link:
     """Its fields are for reading: its methods alone assign them."""
 
-    def __init__(self, name: str, is_client: bool, space: Space, policy: Policy, owner: str) -> None:
+    def __init__(self, peer: PeerKey, space: Space, policy: Policy, owner: str) -> None:
         """`owner`: the broker that has this link."""
-        self.name, self.is_client, self.policy = name, is_client, policy
-        self.prefix = event_prefix(name)  # of the ids of a client's events
+        self.peer, self.policy = peer, policy
+        self.name, self.is_client = peer.name, peer.is_client
+        self.prefix = event_prefix(self.name)  # of the ids of a client's events
         self.state = LinkState.DOWN
         self.is_up = self.is_met = self.is_synced = False  # follow from the state: events ask for them
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
@@ -92,7 +94,8 @@ class Link:
         self.version = VERSION_MIN  # of the protocol: what both sides speak
         self.members: tuple[str, ...] = ()  # brokers behind it
         self.members_version = VERSION_MIN  # what all of them speak, as far as is known
-        self.is_durable = False  # a durable subscription lives behind it: its events must survive crashes
+        # Whether a durable subscription lives behind it: its events must survive crashes.
+        self.is_durable = peer.kind == DURABLE_QUEUE
         self.peer_session = 0  # of what comes
         self.last_seq_received = 0  # in this session of the peer
         self.waiting: deque[Waiting] = deque()
@@ -103,7 +106,7 @@ class Link:
         self._synced_at = 0  # the count of `Synced` in this session
         self._has_unsent = False  # something is counted in `sent_total` that `Synced` will settle
         self.announced: Hello | None = None  # how it was greeted last
-        self.outbound = OutboundTables(space, policy, owner, name)
+        self.outbound = OutboundTables(space, policy, owner, self.name)
         self.agrees = False  # on the partition into cells
         self.counts = Counts()
 
@@ -177,7 +180,7 @@ class Link:
     # --- What is known of the peer ------------------------------------------------------------------------------------
 
     def set_durable(self, is_durable: bool) -> bool:
-        """Whether that is new."""
+        """What a neighbour says. Whether that is new."""
         is_new, self.is_durable = self.is_durable != is_durable, is_durable
         return is_new
 

@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.growth import Growth, ReadSpace
-from thatch.broker.handling import LEAVING, PRESERVED
 from thatch.broker.image import Decision, Known, read_image, write_image
 from thatch.broker.intake import Intake
 from thatch.broker.sessions import Sessions
 from thatch.broker.tables import Entry
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, client_id
-from thatch.protocol.messages import Put, Record
+from thatch.protocol.records import (
+    AdvertisementRecord,
+    Drop,
+    EntryRecord,
+    LinkRecord,
+    PreservedRecord,
+    Record,
+    RecordChange,
+    RecordKey,
+    SubscriptionRecord,
+)
 from thatch.space.space import Space
 
 
 class LiveRecords:
     """Of all records that were written, those that hold."""
 
-    def __init__(self, records: Iterable[Record], space: Space, read_space: ReadSpace) -> None:
+    def __init__(self, records: Iterable[RecordChange], space: Space, read_space: ReadSpace) -> None:
         """`space`: as it was at first."""
-        puts: dict[tuple[str, str, str], Put] = {}
+        live: dict[RecordKey, Record] = {}
         for record in records:
-            key = record.table, record.link, record.id
-            puts.pop(key, None)
-            if isinstance(record, Put):
-                puts[key] = record
-        grown, opened = puts.pop(("space", "", "grown"), None), puts.pop(("space", "", "opened"), None)
-        self.space = space if grown is None else read_space(grown.where)
+            key = record.key
+            live.pop(key, None)  # the new one takes the last place
+            if not isinstance(record, Drop):
+                live[key] = record
+        self._links, self._preserved = list[LinkRecord](), list[PreservedRecord]()
+        self._entries: list[EntryRecord] = []
+        texts: dict[bool, str] = {}  # by whether events may carry it
+        for record in live.values():
+            if isinstance(record, SubscriptionRecord | AdvertisementRecord):
+                self._entries.append(record)
+            elif isinstance(record, LinkRecord):
+                self._links.append(record)
+            elif isinstance(record, PreservedRecord):
+                self._preserved.append(record)
+            else:
+                texts[record.is_open] = record.space
+        grown, opened = texts.get(False), texts.get(True)
+        self.space = space if grown is None else read_space(grown)
         self._has_grown = self.space != space
         self._opened: Space | None = None  # if it is another one
-        if grown is not None and (opened is None or opened.where != grown.where):
-            self._opened = space if opened is None else read_space(opened.where)
-        self._puts = puts
+        if grown is not None and opened != grown:
+            self._opened = space if opened is None else read_space(opened)
 
     def known(self, image: bytes | None, decided: Mapping[str, Decision] | None) -> Known:
         """What need not be worked out; nothing that is of a smaller space."""
@@ -46,34 +65,30 @@ class LiveRecords:
         """Into the parts of a new broker."""
         if self._opened is not None:
             growth.restore(self._opened)
-        for put in self._puts.values():
-            if put.table == "links":
-                kind, _, durable = put.where.partition(" ")
-                sessions.add_link(put.id, kind == "client", bool(durable))
+        for record in self._links:
+            sessions.add_link(record.peer).set_durable(record.is_durable)
         self._preserve(growth, forwarding)
         found: dict[str, list[Entry]] = {SUBSCRIPTIONS: [], ADVERTISEMENTS: []}
-        for put in self._puts.values():
-            if put.table not in found:
-                continue
-            region = known.regions.get(put.where)
+        for entry in self._entries:
+            region = known.regions.get(entry.where)
             if region is None:
-                region = growth.region(put.where)
-            peer_id = client_id(put.id) if forwarding.links[put.link].is_client else put.id
-            into = found[put.table]
-            into.append(Entry(len(into), put.link, put.id, peer_id, put.where, region, put.expires))
-            intake.note_expiry(put.table, put.link, put.id, put.expires)
+                region = growth.region(entry.where)
+            link = forwarding.links[entry.peer.name]
+            table = SUBSCRIPTIONS if isinstance(entry, SubscriptionRecord) else ADVERTISEMENTS
+            peer_id = client_id(entry.id) if link.is_client else entry.id
+            into = found[table]
+            into.append(Entry(len(into), link.name, entry.id, peer_id, entry.where, region, entry.expires))
+            intake.note_expiry(table, link.name, entry.id, entry.expires)
         forwarding.load(found, known)
         for link in forwarding.brokers():
             forwarding.drain_updates(link)  # nothing to send
             link.mark_unsent()  # and nothing of it has settled before the link is synced
 
     def _preserve(self, growth: Growth, forwarding: Forwarding) -> None:
-        for put in self._puts.values():
-            if put.table == PRESERVED and put.link in forwarding.links:
-                leaving = self._puts.get((LEAVING, put.link, put.id))
-                hops_left = {} if leaving is None else json.loads(leaving.where)
-                outbound = forwarding.links[put.link].outbound.subscriptions
-                outbound.preserve_again(put.id, put.where, growth.region(put.where), hops_left)
+        for record in self._preserved:
+            if record.peer.name in forwarding.links:
+                outbound = forwarding.links[record.peer.name].outbound.subscriptions
+                outbound.preserve_again(record.id, record.where, growth.region(record.where), record.hops_left)
 
 
 def image_of(space: Space, forwarding: Forwarding) -> bytes:

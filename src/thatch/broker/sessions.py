@@ -14,7 +14,8 @@ from thatch.broker.settling import Settling
 from thatch.errors import CallerError, PeerError, SpaceError
 from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS
-from thatch.protocol.messages import Drop, Hello, LinkDown, LinkUp, Put, Refused
+from thatch.protocol.messages import Hello, LinkDown, LinkUp, Refused
+from thatch.protocol.records import CLIENT, DURABLE_QUEUE, NEIGHBOUR, Drop, LinkKey, LinkRecord, PeerKey
 from thatch.protocol.versions import VERSION_MAX, Announced
 from thatch.space.space import Space
 
@@ -40,15 +41,14 @@ class Sessions:
     def link_up(self, message: LinkUp, name: str) -> None:
         check_name(name)
         link = self._links.get(name)
-        if link is not None and link.is_client != message.is_client:
-            raise CallerError(f"link {name!r} was a {'client' if link.is_client else 'broker'}: forget it first")
+        peer = PeerKey(NEIGHBOUR if not message.is_client else DURABLE_QUEUE if message.durable else CLIENT, name)
+        if link is not None and link.peer != peer:
+            raise CallerError(f"link {name!r} was a {link.peer.kind}: forget it first")
         last = 0 if link is None else link.session
         if message.session <= last:
             raise CallerError(f"the session numbers of link {name!r} must rise: {message.session} came after {last}")
         if link is None:
-            link = self.add_link(name, message.is_client, message.durable)
-            self._record(link)
-        elif link.is_client and link.set_durable(message.durable):
+            link = self.add_link(peer)
             self._record(link)
         link.connect(message.session)
         self._greet(link)
@@ -84,17 +84,15 @@ class Sessions:
 
     # --- What they bring about ----------------------------------------------------------------------------------------
 
-    def add_link(self, name: str, is_client: bool, durable: bool) -> Link:
+    def add_link(self, peer: PeerKey) -> Link:
         """A peer that was not there before."""
-        policy = self._forwarding.settings.policy_of(name)
-        link = Link(name, is_client, self._growth.space, policy, self._name)
-        link.set_durable(durable)
+        policy = self._forwarding.settings.policy_of(peer.name)
+        link = Link(peer, self._growth.space, policy, self._name)
         self._forwarding.add_link(link)
         return link
 
     def _record(self, link: Link) -> None:
-        kind = "client" if link.is_client else "broker"
-        self._handling.record(Put("links", "", link.name, f"{kind} durable" if link.is_durable else kind))
+        self._handling.record(LinkRecord(link.peer, link.is_durable))
 
     def _checked(self, message: Hello, link: Link) -> tuple[Space, Announced]:
         """The space of a peer whose greeting is in order, and what it can."""
@@ -133,8 +131,9 @@ class Sessions:
         return False
 
     def _forget(self, name: str) -> None:
+        peer = self._links[name].peer
         self._intake.forget_link(name)
-        self._handling.record(Drop("links", "", name))
+        self._handling.record(Drop(LinkKey(peer)))
         self._settling.forget(name)
         self._growth.forget_link(name)
         self._announce()

@@ -21,13 +21,11 @@ from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Deliver,
-    Drop,
     Effect,
     Listing,
     Message,
     Persist,
     Publish,
-    Put,
     Reject,
     Replace,
     Send,
@@ -39,6 +37,7 @@ from thatch.protocol.messages import (
     Unsubscribe,
     session_of,
 )
+from thatch.protocol.records import AdvertisementKey, Drop, SubscriptionKey
 from thatch.space.space import Space
 
 ENTRIES_MAX, BYTES_MAX = 10_000, 16 * 2**20  # of a ring, unless other bounds are given
@@ -196,20 +195,21 @@ class Stories:
         decided: Decided = {}
         named = set(ids)
         for record in [each for effect in effects if isinstance(effect, Persist) for each in effect.records]:
-            if record.table not in (SUBSCRIPTIONS, ADVERTISEMENTS):
+            entry = record.key
+            if not isinstance(entry, SubscriptionKey | AdvertisementKey):
                 continue
-            if record.id not in named:
-                what = "left" if isinstance(record, Drop) else "came"
-                self._add([record.id, record.link], f"{shown(record.id)} {what}: {cause}")
+            has_left = isinstance(record, Drop)
+            if entry.id not in named:
+                self._add([entry.id, entry.peer.name], f"{shown(entry.id)} {'left' if has_left else 'came'}: {cause}")
             for link in self._tables.links.values() if self._room > 0 else ():
-                if link.is_client or link.name == record.link:
+                if link.is_client or link.name == entry.peer.name:
                     continue
-                key = record.table, record.id, link.name
-                if isinstance(record, Put):
-                    decided[key] = self._decision(*key)
-                    self._add([record.id, link.name], decided[key])
-                else:
+                key = entry.table, entry.id, link.name
+                if has_left:
                     decided[key] = "it left"
+                else:
+                    decided[key] = self._decision(*key)
+                    self._add([entry.id, link.name], decided[key])
         return decided
 
     def _decision(self, table: str, id: str, link: str) -> str:

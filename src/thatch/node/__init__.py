@@ -6,6 +6,8 @@ In reading order:
     logs          what a node logs, as lines or as JSON
     outgoing      what waits to be written to a connection, and in which order
     damage        is this file a store, and whole?
+    schema        the tables of the store, and the statements that read and write them
+    migrations    a store of an older version becomes one of the present version
     store         what is kept on disk, written by one thread
     stream        events for one receiver, kept until it has them
     driver        drives the broker: effects to whatever each link leads to

@@ -23,6 +23,7 @@ from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.ids import check_client_name
 from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import Extend, Hello, LinkUp, Message, Publish, Refused
+from thatch.protocol.records import NEIGHBOUR, PeerKey
 from thatch.protocol.versions import SUBPROTOCOL
 
 log = logging.getLogger("thatch.node")
@@ -317,7 +318,7 @@ class NeighbourConnection(Connection):
         if received:
             store, received = driver.received_up_to[self.name]
             if kept:
-                driver.store.note_received(self.name, store, received)
+                driver.store.note_received(PeerKey(NEIGHBOUR, self.name), store, received)
                 self._ticket = driver.store.ticket
             self.outgoing.answer(encode(wire.Received(received)), self._ticket)
             await self.node.wait_for_backlog(but=self)

@@ -16,8 +16,10 @@ A flipped bit in the very last transaction looks like a torn one and is not seen
 from __future__ import annotations
 
 import logging
+import mmap
 import sqlite3
 import struct
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from thatch.errors import StoreError
@@ -77,7 +79,8 @@ def check_files(path: Path) -> None:
         raise damaged(path, f"an SQLite file of another program (application id {mark:#x})")
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size:
-        damage = _damage_of_log(log.read_bytes())
+        with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            damage = _damage_of_log(data)
         if damage:
             raise damaged(path, f"its log {log.name} is damaged: {damage}")
 
@@ -92,7 +95,15 @@ def check_pages(connection: sqlite3.Connection, path: Path) -> None:
         raise damaged(path, "damaged: its pages do not fit together")
 
 
-def _damage_of_log(data: bytes) -> str:
+def check_rows(connection: sqlite3.Connection, path: Path, sums: Mapping[str, Callable[..., int]]) -> None:
+    """The checksum of each row of these tables: the last column, of those before it."""
+    for table, total in sums.items():
+        for *row, found in connection.execute(f"SELECT * FROM {table}"):
+            if total(*row) != found:
+                raise damaged(path, f"damaged: the checksum of a row of {table} is wrong ({row[:2]})")
+
+
+def _damage_of_log(data: bytes | mmap.mmap) -> str:
     """What is wrong with a write-ahead log that a crash cannot have done; empty if nothing is."""
     if len(data) < 32:
         return f"{len(data)} bytes are no header"
@@ -103,6 +114,7 @@ def _damage_of_log(data: bytes) -> str:
     if not 512 <= page <= 65536 or page & (page - 1):
         return f"a page of {page} bytes"
     broken_at = None
+    ends_broken = False  # the broken frame is the last of its transaction: a whole commit after it is a later one
     has_committed = False  # a whole commit after the broken frame
     running = sum1, sum2
     for at in range(32, len(data) - page - 23, 24 + page):
@@ -117,14 +129,16 @@ def _damage_of_log(data: bytes) -> str:
             return f"the frame at byte {broken_at:,}, before others that were committed later"
         actual = _checksum(data[at : at + 8] + data[at + 24 : at + 24 + page], running, order)
         running = stored[0], stored[1]
-        if actual != running:
-            broken_at = at if broken_at is None else broken_at
-        elif broken_at is not None and commit:
+        if actual != running and broken_at is None:
+            broken_at, ends_broken = at, bool(commit)
+        elif actual == running and broken_at is not None and commit:
+            if ends_broken:
+                return f"the frame at byte {broken_at:,}, before a commit that came later"
             has_committed = True
     return ""
 
 
-def _is_of_older_log(data: bytes, at: int, page: int, order: str) -> bool:
+def _is_of_older_log(data: bytes | mmap.mmap, at: int, page: int, order: str) -> bool:
     """Frames of a log that was begun again carry other salts, to the end of the file."""
     following = at + 24 + page
     if following + 24 > len(data):

@@ -32,6 +32,7 @@ from thatch.protocol.messages import (
     Reject,
     Send,
 )
+from thatch.protocol.records import NEIGHBOUR, PeerKey
 
 log = logging.getLogger("thatch.node")
 EPOCH = 1_700_000_000  # sessions count seconds from here, so that they rise over restarts
@@ -69,7 +70,9 @@ class Driver:
         self.broker, self.store, self.gate = broker, store, gate
         self.endpoints: dict[str, Endpoint] = {}
         self.streams: dict[str, Stream] = {}  # to neighbours
-        self.received_up_to = store.received_up_to()
+        self.received_up_to = {  # by neighbour
+            peer.name: received for peer, received in store.received_up_to().items() if peer.kind == NEIGHBOUR
+        }
         self.refused_for_space = 0
         self._limits = neighbour_limits
         self._inbox: deque[tuple[Message, str]] = deque()
@@ -85,8 +88,9 @@ class Driver:
         """The stream of events to a neighbour."""
         stream = self.streams.get(link)
         if stream is None:
-            stream = self.streams[link] = Stream(link, self.store, self._limits)
-            for row in self.store.stored(link) if not self.store.is_started else ():
+            peer = PeerKey(NEIGHBOUR, link)
+            stream = self.streams[link] = Stream(peer, self.store, self._limits)
+            for row in self.store.stored(peer) if not self.store.is_started else ():
                 stream.restore(row)
         return stream
 

@@ -17,12 +17,13 @@ from thatch.node import config
 from thatch.node.driver import Driver
 from thatch.node.local_client import LocalClient
 from thatch.node.outgoing import Outgoing
-from thatch.node.store import QueueRow
+from thatch.node.schema import QueueRow
 from thatch.node.stream import Limits, Stream
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.ids import SUBSCRIPTIONS, check_name, client_id, durable_name, split_durable_name
 from thatch.protocol.messages import Accepted, Message, Refused, Settled
+from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 
 log = logging.getLogger("thatch.node")
 
@@ -42,9 +43,9 @@ class Reader(Protocol):
 
 class Queue(LocalClient):
     def __init__(self, driver: Driver, row: QueueRow, unacknowledged_bytes_max: int) -> None:
-        super().__init__(driver, row.name, durable=True)
-        self.owner, self.id = split_durable_name(row.name)
-        self.stream = Stream(row.name, driver.store, _limits(row, unacknowledged_bytes_max), row.lost)
+        super().__init__(driver, row.peer.name, durable=True)
+        self.owner, self.id = split_durable_name(self.name)
+        self.stream = Stream(row.peer, driver.store, _limits(row, unacknowledged_bytes_max), row.lost)
         self.reader: Reader | None = None
         self._lost_announced = 0  # of those lost, how many the reader knows of
         self._lost_kept = row.lost
@@ -52,7 +53,7 @@ class Queue(LocalClient):
     @property
     def row(self) -> QueueRow:
         limits = self.stream.limits
-        return QueueRow(self.name, limits.bytes_max, limits.seconds_max, self.stream.lost)
+        return QueueRow(self.stream.peer, limits.bytes_max, limits.seconds_max, self.stream.lost)
 
     @property
     def where(self) -> str:
@@ -134,10 +135,10 @@ class Queues:
     def restore(self) -> None:
         """Before the store is started: what it holds. The broker has the subscriptions among its records."""
         for row in self._driver.store.queues():
-            queue = self._queues[row.name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
-            for stored in self._driver.store.stored(row.name):
+            queue = self._queues[row.peer.name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
+            for stored in self._driver.store.stored(row.peer):
                 queue.stream.restore(stored)
-            records = self._driver.broker.received_from(SUBSCRIPTIONS, row.name)
+            records = self._driver.broker.received_from(SUBSCRIPTIONS, queue.name)
             queue.connect({client_id(id): where for id, where in records.items()})
 
     def is_queue(self, link: str) -> bool:
@@ -171,7 +172,7 @@ class Queues:
             why = f"the disk is full: {shown(message.id)} cannot be kept; try again when there is room"
             raise CallerError(why, code="disk_full")
         if queue is None:
-            row = QueueRow(name, bytes_max, seconds_max, 0)
+            row = QueueRow(PeerKey(DURABLE_QUEUE, name), bytes_max, seconds_max, 0)
             queue = self._queues[name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
             self._driver.store.put_queue(row)
             queue.connect()
@@ -194,7 +195,7 @@ class Queues:
             return
         queue.detach()
         self._driver.gone(name, queue, forget=True)
-        self._driver.store.drop_queue(name)
+        self._driver.store.drop_queue(queue.stream.peer)
         reader.send(wire.DurableStatus(id, "", "gone"))
 
     def detach(self, reader: Reader) -> None:

@@ -7,7 +7,8 @@ Numbers of events rise over restarts: each life of the store begins 2^40 further
 out and never reached the disk is not used again.
 
 A full disk keeps the batch and tries again until there is room; while `is_full` the node refuses new work.
-Each row has a checksum. The whole file is checked when it is opened (damage.py).
+Each row has a checksum. The whole file is checked when it is opened (damage.py), and one of an older version is brought
+to the present one before it is used (migrations.py). schema.py has the tables.
 """
 
 from __future__ import annotations
@@ -18,92 +19,41 @@ import sqlite3
 import threading
 import time
 import uuid
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from thatch.errors import StoreError
-from thatch.node.damage import APPLICATION, check_files, check_pages, damaged, sentence_of, unusable
-from thatch.protocol.messages import Drop, Put, Record
+from thatch.node import migrations, schema
+from thatch.node.damage import APPLICATION, check_files, check_pages, check_rows, damaged, sentence_of, unusable
+from thatch.node.schema import KIND_NUMBERS, PUT_EVENT, QueueRow, StoredRow, event_sum
+from thatch.protocol.records import Drop, PeerKey, Record, RecordChange
 
-VERSION = 1
 LIFE_SHIFT = 40
 RETRY_SECONDS = 0.25  # between tries on a full disk
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-
-SCHEMA = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE records (place INTEGER PRIMARY KEY, kind TEXT NOT NULL, link TEXT NOT NULL, id TEXT NOT NULL,
-    clause TEXT NOT NULL, expires REAL, sum INTEGER NOT NULL);
-CREATE UNIQUE INDEX record_of ON records (kind, link, id);
-CREATE TABLE queues (name TEXT PRIMARY KEY, bytes_max INTEGER NOT NULL, seconds_max REAL NOT NULL,
-    lost INTEGER NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE events (queue TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL, event BLOB NOT NULL,
-    sum INTEGER NOT NULL, PRIMARY KEY (queue, number)) WITHOUT ROWID;
-CREATE TABLE heard (link TEXT PRIMARY KEY, store TEXT NOT NULL, number INTEGER NOT NULL, sum INTEGER NOT NULL)
-    WITHOUT ROWID;
-CREATE TABLE images (name TEXT PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE statistics (name TEXT PRIMARY KEY, value INTEGER NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
-"""
-TABLES = ("about", "records", "queues", "events", "heard", "images", "statistics")
-
-SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?, ?)"
-PUT_RECORD = "INSERT OR REPLACE INTO records (place, kind, link, id, clause, expires, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
-DROP_RECORD = "DELETE FROM records WHERE kind = ? AND link = ? AND id = ?"
-PUT_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?)"
-DROP_QUEUE = "DELETE FROM queues WHERE name = ?"
-PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
-DROP_EVENTS = "DELETE FROM events WHERE queue = ? AND number <= ?"
-SET_RECEIVED = "INSERT OR REPLACE INTO heard VALUES (?, ?, ?, ?)"
-SET_IMAGE = "INSERT OR REPLACE INTO images VALUES ('broker', ?, ?)"
-SET_STATISTIC = "INSERT OR REPLACE INTO statistics VALUES (?, ?, ?)"
-PAGE = "SELECT number, event FROM events WHERE queue = ? AND number > ? ORDER BY number LIMIT ?"
 
 Write = tuple[str, tuple[Any, ...]]
 Rows = list[tuple[int, bytes]]
 Page = Callable[[Rows, bool], None]
 
 
-class QueueRow(NamedTuple):
-    name: str
-    bytes_max: int
-    seconds_max: float
-    lost: int
-
-
-class StoredRow(NamedTuple):
-    """An event of a queue, without the event."""
-
-    number: int
-    at: float
-    size: int
-
-
-def summed(*values: Any) -> int:
-    """A checksum of a row."""
-    return zlib.crc32(repr(values).encode())
-
-
-def _event_sum(queue: str, number: int, at: float, event: bytes) -> int:
-    return zlib.crc32(event, zlib.crc32(f"{queue} {number} {at!r}".encode()))
-
-
-def _image_sum(name: str, data: bytes) -> int:
-    return zlib.crc32(data, zlib.crc32(name.encode()))
-
-
-SUMS: dict[str, Callable[..., int]] = {"events": _event_sum, "images": _image_sum}
-
-
 class Store:
-    def __init__(self, path: Path, name: str) -> None:
-        """The store of the broker of this name; made if there is none."""
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        reached: Callable[[str], None] = lambda step: None,
+        free_bytes: Callable[[Path], int] = migrations.free_bytes,
+    ) -> None:
+        """The store of the broker of this name; made if there is none.
+
+        Of a migration `reached` hears each step (migrations.py), and `free_bytes` says how much room a folder has."""
         self.path, self.is_full = path, False
         self.commits = self.failures = 0
         self._lock_file = _locked(path)
         try:
-            self._connection = _opened(path, name)
+            self._connection = _opened(path, name, reached, free_bytes)
         except BaseException:
             self._lock_file.close()
             raise
@@ -112,12 +62,11 @@ class Store:
         self._number = self.life << LIFE_SHIFT
         with self._connection:
             self._connection.execute("BEGIN")
-            self._connection.execute(SET_ABOUT, _row("life", str(self.life)))
-        row = self._connection.execute("SELECT max(place) FROM records").fetchone()
-        self._place = row[0] or 0
+            self._connection.execute(schema.SET_ABOUT, schema.about_row("life", str(self.life)))
+        self._place = schema.last_place(self._connection)
         self._condition = threading.Condition()
         self._writes: list[Write] = []
-        self._reads: list[tuple[str, int, int, Page]] = []
+        self._reads: list[tuple[PeerKey, int, int, Page]] = []
         self._asked = 0
         self._is_stopping = False
         self._thread: threading.Thread | None = None
@@ -125,44 +74,39 @@ class Store:
     # --- What there is, read before the thread starts ----------------------------------------------------------------
 
     def _about(self, key: str) -> str:
-        return self._connection.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()[0]
+        return self._connection.execute(schema.GET_ABOUT, (key,)).fetchone()[0]
 
     @property
     def space(self) -> str | None:
         """The space that it was made for, as JSON; None for a new store."""
-        row = self._connection.execute("SELECT value FROM about WHERE key = 'space'").fetchone()
+        row = self._connection.execute(schema.GET_ABOUT, ("space",)).fetchone()
         return None if row is None else row[0]
 
-    def records(self) -> Iterator[Put]:
+    def records(self) -> Iterator[Record]:
         """The broker's records, in the order in which they were put."""
-        rows = self._connection.execute("SELECT kind, link, id, clause, expires FROM records ORDER BY place")
-        return (Put(*row) for row in rows)
+        return schema.read_records(self._connection)
 
     def queues(self) -> list[QueueRow]:
-        rows = self._connection.execute("SELECT name, bytes_max, seconds_max, lost FROM queues ORDER BY name")
-        return [QueueRow(*row) for row in rows]
+        """The durable subscriptions."""
+        rows = self._connection.execute(schema.GET_QUEUES)
+        return [QueueRow(schema.peer_of(kind, name), *limits) for kind, name, *limits in rows]
 
-    def stored(self, queue: str) -> Iterator[StoredRow]:
-        """The events that a queue holds, without their bytes."""
-        rows = self._connection.execute(
-            "SELECT number, at, length(event) FROM events WHERE queue = ? ORDER BY number", (queue,)
-        )
-        return (StoredRow(*row) for row in rows)
+    def stored(self, peer: PeerKey) -> Iterator[StoredRow]:
+        """The events that are kept for a peer, without their bytes."""
+        return (StoredRow(*row) for row in self._connection.execute(schema.GET_SIZES, schema.peer_row(peer)))
 
-    def received_up_to(self) -> dict[str, tuple[str, int]]:
-        """By link: the store behind it, and the number that came from there last."""
-        return {
-            link: (store, number)
-            for link, store, number in self._connection.execute("SELECT link, store, number FROM heard")
-        }
+    def received_up_to(self) -> dict[PeerKey, tuple[str, int]]:
+        """By peer: the store behind the link, and the number that came from there last."""
+        rows = self._connection.execute(schema.GET_RECEIVED)
+        return {schema.peer_of(kind, name): (store, number) for kind, name, store, number in rows}
 
     def image(self) -> bytes | None:
         """What the broker had worked out (thatch.broker.image)."""
-        row = self._connection.execute("SELECT data FROM images WHERE name = 'broker'").fetchone()
+        row = self._connection.execute(schema.GET_IMAGE).fetchone()
         return None if row is None else row[0]
 
     def statistics(self) -> dict[str, int]:
-        return dict(self._connection.execute("SELECT name, value FROM statistics").fetchall())
+        return dict(self._connection.execute(schema.GET_STATISTICS).fetchall())
 
     # --- What is to be written: each returns at once -----------------------------------------------------------------
 
@@ -185,47 +129,51 @@ class Store:
         return range(self._number - count + 1, self._number + 1)
 
     def set_space(self, text: str) -> None:
-        self._write((SET_ABOUT, _row("space", text)))
+        self._write((schema.SET_ABOUT, schema.about_row("space", text)))
 
-    def keep(self, records: tuple[Record, ...]) -> None:
+    def keep(self, records: tuple[RecordChange, ...]) -> None:
         """In one transaction: half of them would be a state that the broker never was in."""
         writes: list[Write] = []
         for record in records:
             if isinstance(record, Drop):
-                writes.append((DROP_RECORD, (record.table, record.link, record.id)))
-                continue
-            self._place += 1
-            row = self._place, record.table, record.link, record.id, record.where, record.expires
-            writes.append((PUT_RECORD, (*row, summed(*row))))
+                writes.append(schema.drop_record(record.key))
+            else:
+                self._place += 1
+                writes.append(schema.put_record(self._place, record))
         self._write(*writes)
 
     def put_queue(self, row: QueueRow) -> None:
-        self._write((PUT_QUEUE, (*row, summed(*row))))
+        peer, *limits = row
+        values = *schema.peer_row(peer), *limits
+        self._write((schema.PUT_QUEUE, (*values, schema.summed(*values))))
 
-    def drop_queue(self, name: str) -> None:
-        self._write((DROP_EVENTS, (name, 2**63 - 1)), (DROP_QUEUE, (name,)))
+    def drop_queue(self, peer: PeerKey) -> None:
+        key = schema.peer_row(peer)
+        self._write((schema.DROP_EVENTS, (*key, 2**63 - 1)), (schema.DROP_QUEUE, key))
 
-    def append(self, queue: str, number: int, at: float, event: bytes) -> None:
-        self._write((PUT_EVENT, (queue, number, at, event, _event_sum(queue, number, at, event))))
+    def append(self, peer: PeerKey, number: int, at: float, event: bytes) -> None:
+        kind, name = KIND_NUMBERS[peer.kind], peer.name
+        self._write((PUT_EVENT, (kind, name, number, at, event, event_sum(kind, name, number, at, event))))
 
-    def discard(self, queue: str, number: int) -> None:
-        """The events of a queue up to this number."""
-        self._write((DROP_EVENTS, (queue, number)))
+    def discard(self, peer: PeerKey, number: int) -> None:
+        """The events that are kept for a peer, up to this number."""
+        self._write((schema.DROP_EVENTS, (*schema.peer_row(peer), number)))
 
-    def note_received(self, link: str, store: str, number: int) -> None:
-        self._write((SET_RECEIVED, (link, store, number, summed(link, store, number))))
+    def note_received(self, peer: PeerKey, store: str, number: int) -> None:
+        row = *schema.peer_row(peer), store, number
+        self._write((schema.SET_RECEIVED, (*row, schema.summed(*row))))
 
     def note_statistics(self, values: dict[str, int]) -> None:
-        for name, value in values.items():
-            self._write((SET_STATISTIC, (name, value, summed(name, value))))
+        for row in values.items():
+            self._write((schema.SET_STATISTIC, (*row, schema.summed(*row))))
 
     def set_image(self, data: bytes) -> None:
-        self._write((SET_IMAGE, (data, _image_sum("broker", data))))
+        self._write((schema.SET_IMAGE, (data, schema.image_sum("broker", data))))
 
-    def read(self, queue: str, after: int, count: int, page: Page) -> None:
-        """Have `page` called with the next events of a queue, and whether all that was written before was seen."""
+    def read(self, peer: PeerKey, after: int, count: int, page: Page) -> None:
+        """Have `page` called with the next events for a peer, and whether all that was written before was seen."""
         with self._condition:
-            self._reads.append((queue, after, count, page))
+            self._reads.append((peer, after, count, page))
             self._condition.notify()
 
     def _write(self, *writes: Write) -> None:
@@ -318,9 +266,9 @@ class Store:
         self.commits += 1
         return True
 
-    def _read_all(self, reads: list[tuple[str, int, int, Page]], is_complete: bool) -> None:
-        for queue, after, count, page in reads:
-            rows = self._connection.execute(PAGE, (queue, after, count)).fetchall()
+    def _read_all(self, reads: list[tuple[PeerKey, int, int, Page]], is_complete: bool) -> None:
+        for peer, after, count, page in reads:
+            rows = self._connection.execute(schema.GET_EVENTS, (*schema.peer_row(peer), after, count)).fetchall()
             self._tell(page, rows, is_complete)
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -331,24 +279,22 @@ class Store:
                 raise
 
 
-def _row(key: str, value: str) -> tuple[str, str, int]:
-    return key, value, summed(key, value)
-
-
 def _shortened(writes: list[Write]) -> list[Write]:
     """Without the events that were acknowledged before they were written."""
-    gone: dict[str, int] = {}
-    for statement, row in writes:
-        if statement is DROP_EVENTS:
-            gone[row[0]] = max(row[1], gone.get(row[0], 0))
+    put, drop = PUT_EVENT, schema.DROP_EVENTS
+    gone: dict[tuple[Any, ...], int] = {}  # by peer
+    last: dict[tuple[Any, ...], int] = {}
+    for at, (statement, row) in enumerate(writes):
+        if statement is drop:
+            gone[row[:2]] = max(row[2], gone.get(row[:2], 0))
+            last[row[:2]] = at
     if not gone:
         return writes
-    last = {row[0]: at for at, (statement, row) in enumerate(writes) if statement is DROP_EVENTS}
     return [
         (statement, row)
         for at, (statement, row) in enumerate(writes)
-        if not (statement is PUT_EVENT and at < last.get(row[0], 0) and row[1] <= gone[row[0]])
-        and not (statement is DROP_EVENTS and at != last[row[0]])
+        if not (statement is put and at < last.get(row[:2], 0) and row[2] <= gone[row[:2]])
+        and not (statement is drop and at != last[row[:2]])
     ]
 
 
@@ -364,7 +310,9 @@ def _locked(path: Path) -> Any:
     return file
 
 
-def _opened(path: Path, name: str) -> sqlite3.Connection:
+def _opened(
+    path: Path, name: str, reached: Callable[[str], None], free_bytes: Callable[[Path], int]
+) -> sqlite3.Connection:
     if path.exists():
         check_files(path)
     elif path.with_name(path.name + "-wal").exists():
@@ -377,9 +325,12 @@ def _opened(path: Path, name: str) -> sqlite3.Connection:
         raise unusable(path, error) from error
     try:
         check_pages(connection, path)
+        version = migrations.check_version(connection, path)
         _check_owner(connection, path, name)
-        _check_rows(connection, path)
+        check_rows(connection, path, migrations.sums_of(version))
         connection.execute("PRAGMA journal_mode = WAL")
+        if version < schema.VERSION:
+            migrations.migrate(connection, path, version, reached, free_bytes)
     except sqlite3.DatabaseError as error:
         connection.close()
         raise unusable(path, error) from error
@@ -405,9 +356,12 @@ def _make(path: Path, name: str) -> None:
     draft.unlink(missing_ok=True)
     try:
         connection = _connection(draft)
-        connection.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; {SCHEMA}")
-        for row in (_row("name", name), _row("identity", uuid.uuid4().hex), _row("life", "0")):
-            connection.execute(SET_ABOUT, row)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+        for table in schema.SCHEMA.values():
+            connection.execute(table)
+        for key, value in (("name", name), ("identity", uuid.uuid4().hex), ("life", "0")):
+            connection.execute(schema.SET_ABOUT, schema.about_row(key, value))
         connection.close()
         os.rename(draft, path)
     except sqlite3.OperationalError as error:
@@ -417,18 +371,7 @@ def _make(path: Path, name: str) -> None:
     os.close(folder)
 
 
-def _check_rows(connection: sqlite3.Connection, path: Path) -> None:
-    for table in TABLES:
-        total: Callable[..., int] = SUMS.get(table, summed)
-        for *row, found in connection.execute(f"SELECT * FROM {table}"):
-            if total(*row) != found:
-                raise damaged(path, f"damaged: the checksum of a row of {table} is wrong ({row[:2]})")
-
-
 def _check_owner(connection: sqlite3.Connection, path: Path, name: str) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != VERSION:
-        raise StoreError(f"store {path} has version {version}, this program reads {VERSION}; see docs/operations.md")
     about = dict(connection.execute("SELECT key, value FROM about").fetchall())
     missing = {"name", "identity", "life"} - about.keys()
     if missing:

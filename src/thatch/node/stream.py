@@ -17,7 +17,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from thatch.node.store import Store, StoredRow
+from thatch.node.schema import StoredRow
+from thatch.node.store import Store
+from thatch.protocol.records import PeerKey
 
 PAGE_COUNT = 256
 SEGMENT_COUNT, SEGMENT_BYTES = 128, 65_536
@@ -72,8 +74,8 @@ class DiskRuns:
 
 
 class Stream:
-    def __init__(self, name: str, store: Store, limits: Limits, lost: int = 0) -> None:
-        self.name, self.limits = name, limits
+    def __init__(self, peer: PeerKey, store: Store, limits: Limits, lost: int = 0) -> None:
+        self.peer, self.limits = peer, limits
         self.on_disk = DiskRuns()
         self.lost = lost  # dropped before they were acknowledged
         self._store = store
@@ -111,7 +113,7 @@ class Stream:
         is_next = self._send is not None and not self._is_behind and self._cursor >= self._last
         self._last = number
         if kept:
-            self._store.append(self.name, number, now, event)
+            self._store.append(self.peer, number, now, event)
             self.on_disk.add(number, len(event), now)
             if self.on_disk.bytes > self.limits.bytes_max:
                 self._drop_too_much()
@@ -152,7 +154,7 @@ class Stream:
             while memory and memory[0][0] <= number:
                 self._memory_bytes -= len(memory.popleft()[1])
         if self.on_disk.count:
-            self._store.discard(self.name, number)
+            self._store.discard(self.peer, number)
             self.on_disk.drop_through(number)
         while self._under_way and self._under_way[0][0] <= number:
             self._under_way_bytes -= self._under_way.popleft()[1]
@@ -197,7 +199,7 @@ class Stream:
 
     def _drop_run(self) -> None:
         number, count = self.on_disk.drop_oldest()
-        self._store.discard(self.name, number)
+        self._store.discard(self.peer, number)
         self.lost += count
 
     def _forget_oldest(self) -> None:
@@ -218,7 +220,7 @@ class Stream:
             return
         self._is_reading = True
         life, last = self._life, self._last
-        self._store.read(self.name, self._cursor, PAGE_COUNT, lambda rows, whole: self._page(rows, whole, life, last))
+        self._store.read(self.peer, self._cursor, PAGE_COUNT, lambda rows, whole: self._page(rows, whole, life, last))
 
     def _page(self, rows: list[tuple[int, bytes]], is_whole: bool, life: int, last: int) -> None:
         """`last`: the number appended last when the page was asked for; all up to it are in the page, or in memory, if

@@ -25,7 +25,6 @@ from thatch.protocol.messages import (
     Hello,
     Message,
     Publish,
-    Record,
     Refused,
     Replace,
     Settled,
@@ -63,7 +62,6 @@ def _plain(value: Any) -> Any:
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 _decoder = msgspec.msgpack.Decoder(OnTheWire)
-_records = msgspec.msgpack.Decoder(tuple[Record, ...])
 
 
 def encode(message: Message) -> bytes:
@@ -101,14 +99,6 @@ def _without_long_ints(message: Message) -> Message:
         return msgspec.structs.replace(message, event=event)
     held = getattr(message, "event", None)
     return msgspec.structs.replace(message, event=_without_long_ints(held)) if isinstance(held, Publish) else message
-
-
-def encode_records(records: tuple[Record, ...]) -> bytes:
-    return _encoder.encode(records)
-
-
-def decode_records(data: bytes) -> tuple[Record, ...]:
-    return _records.decode(data)
 
 
 class Codec:

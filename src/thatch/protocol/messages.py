@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from thatch.protocol.records import RecordChange
 from thatch.protocol.versions import VERSION_MIN
 
 SESSION_SHIFT = 32
@@ -216,25 +217,6 @@ class Persisted(Message, frozen=True, tag="Persisted", array_like=True):
 # --- What the driver is asked to do, in this order -------------------------------------------------------------------
 
 
-class Put(msgspec.Struct, frozen=True, tag="Put", array_like=True):
-    """An entry of a table to keep; in place of the one with the same table, link and id."""
-
-    table: str
-    link: str
-    id: str
-    where: str = ""
-    expires: float | None = None
-
-
-class Drop(msgspec.Struct, frozen=True, tag="Drop", array_like=True):
-    table: str
-    link: str
-    id: str
-
-
-Record = Put | Drop
-
-
 class Send(msgspec.Struct, frozen=True):
     link: str
     message: Message
@@ -252,7 +234,7 @@ class Persist(msgspec.Struct, frozen=True):
     """Keep these records. A barrier: what follows waits until they are on disk."""
 
     number: int
-    records: tuple[Record, ...]
+    records: tuple[RecordChange, ...]
 
 
 class Reject(msgspec.Struct, frozen=True):

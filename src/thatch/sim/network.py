@@ -38,13 +38,13 @@ from thatch.protocol.messages import (
     Persist,
     Persisted,
     Publish,
-    Record,
     Reject,
     Retune,
     Send,
     Sequenced,
     Tick,
 )
+from thatch.protocol.records import RecordChange
 from thatch.region.region import Region
 from thatch.sim.costs import Cost, free
 from thatch.space.space import Space
@@ -77,7 +77,7 @@ class SimulatedNode:
     is_ticked: bool = False  # a tick waits: another one would say nothing new
     is_up: bool = True
     life: int = 0  # counts crashes
-    store: list[Record] = field(default_factory=list)
+    store: list[RecordChange] = field(default_factory=list)
     handled: Counter[str] = field(default_factory=Counter)
     cost: Cost = free
     pending: list[Effect] = field(default_factory=list)  # of the message that it is busy with
@@ -411,8 +411,7 @@ class Network:
             elif isinstance(effect, Reject):
                 self._reject(name, effect)
             else:
-                written = codec.encode_records(effect.records) if self._through_codec else None
-                self.nodes[name].store += effect.records if written is None else codec.decode_records(written)
+                self.nodes[name].store += effect.records
                 self._take(name, Persisted(effect.number), OPERATOR)
 
     def _deliver(self, name: str, effect: Deliver) -> None:
