@@ -32,39 +32,46 @@ class Killer:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._process.communicate(timeout=10)
 
-    def open(self, path: Path, step: str = "", seconds: float = 0.0) -> tuple[bool, float]:
+    def open(self, path: Path, step: str = "", seconds: float = 60.0) -> tuple[bool, float, str]:
         """Open a store in a process that is killed at a step, or after some seconds: whether it was killed before it
-        was done, and how long it took."""
+        was done, how long it took, and the last step that it came to."""
         assert self._process.stdin is not None and self._process.stdout is not None
         print(json.dumps([str(path), step, seconds]), file=self._process.stdin, flush=True)
-        status, took = json.loads(self._process.stdout.readline())
+        status, took, steps = json.loads(self._process.stdout.readline())
         assert status in (0, -signal.SIGKILL), status
-        return status != 0, took
+        return status != 0, took, steps[-1]
 
 
-def _open(path: str, last: str) -> None:
+def _open(path: str, last: str, steps: int) -> None:
     def reached(step: str) -> None:
+        os.write(steps, f"{step}\n".encode())
         if step == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
     Store(Path(path), "B1", reached).stop()
 
 
-def _opened(path: str, step: str, seconds: float) -> tuple[int, float]:
+def _opened(path: str, step: str, seconds: float) -> tuple[int, float, list[str]]:
     began = time.monotonic()
+    reading, steps = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            _open(path, step)
+            _open(path, step, steps)
         except BaseException as error:
             print(error, file=sys.stderr, flush=True)
             os._exit(1)
         os._exit(0)
-    if seconds:
-        time.sleep(seconds)
+    os.close(steps)
+    ended, status = 0, 0
+    while not ended and time.monotonic() < began + seconds:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.001)
+    if not ended:
         os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), time.monotonic() - began
+        _, status = os.waitpid(child, 0)
+    with open(reading) as said:
+        return os.waitstatus_to_exitcode(status), time.monotonic() - began, ["", *said.read().splitlines()]
 
 
 def main() -> None:
