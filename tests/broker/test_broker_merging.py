@@ -46,6 +46,7 @@ def test_why_forwarded_names_the_merger() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.soak(str(Policy(merge=0.0)))
 @pytest.mark.parametrize(
     "policy", [CALM, Policy("exact", merge=0.2, packed=True, theta=0.5), Policy(merge=0.0)], ids=str
 )

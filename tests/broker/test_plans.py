@@ -17,6 +17,7 @@ from thatch.sim.workload import covered, events, space_of
 
 
 @pytest.mark.long
+@pytest.mark.soak(str(Policy("exact", True)))
 @pytest.mark.parametrize(
     "policy", [Policy("exact", True), CALM, Policy("pairwise", packed=True), Policy(merge=0.0)], ids=str
 )

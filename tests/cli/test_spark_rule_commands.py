@@ -115,6 +115,7 @@ def test_audit(run: Run, engine: str) -> None:
     assert status == 2 and "was not written by this command" in err and Path("mine").is_dir()
 
 
+@pytest.mark.soak("spark")  # test_spark_engines.py compares what it says with that of the other engine
 def test_learn(run: Run, engine: str) -> None:
     status, result, _ = run("learn", "events.csv", "--json", "--output", "learnt")
     assert status == 0 and result["events"] == 4 and result["subscriptions"] == 6 and result["engine"] == engine

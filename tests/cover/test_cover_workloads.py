@@ -15,6 +15,7 @@ from thatch.cover import Covered, ExactEngine, Uncovered, Unproven, region_of_bo
 built = cache(workloads)
 
 
+@pytest.mark.soak(*list(workloads(scale=0.001))[1::2])
 @pytest.mark.parametrize("name", workloads(scale=0.001))
 def test_every_workload_is_decided(name: str) -> None:
     space, (low, high) = built(1.0)[name]

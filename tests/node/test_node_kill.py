@@ -11,7 +11,7 @@ from thatch.client.client import AsyncClient, connect
 from thatch.client.subscription import AsyncSubscription
 from thatch.protocol.messages import Publish
 
-KILLS = 300 if is_soak() else 6
+KILLS = 300 if is_soak() else 3
 RESTORED_SECONDS = 2.0
 
 

@@ -55,7 +55,7 @@ SMALL = [
 
 
 @pytest.mark.long
-@pytest.mark.soak("complex", "mobile", "mobile-all")
+@pytest.mark.soak("clustered", "complex", "mobile", "mobile-all")
 @pytest.mark.parametrize("scenario", ["unsubscriptions", "complex", "clustered", "mobile", "mobile-all"])
 def test_scenarios_run(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", scenario, *SMALL, "--cover", "pairwise", "--retract", "--packed", "--theta", "0.9"]) == 0

@@ -168,6 +168,7 @@ def test_gaps_between_counts_the_gaps_touched() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.soak("ascending")
 @pytest.mark.parametrize("kind", ["ascending", "descending", "interleaved"])
 def test_ordinary_series_hardly_ever_recode(kind: str) -> None:
     size = 100_000

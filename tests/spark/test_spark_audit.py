@@ -77,6 +77,7 @@ def check_parts(finding: dict[str, Any], region: Region, regions: dict[Any, Regi
 SETS = ["acl1_1k", "fw1_1k", *(["acl3_1k", "fw3_1k", "ipc1_1k", "acl1_10k", "fw1_10k"] if SOAK else [])]
 
 
+@pytest.mark.soak("acl1_1k")
 @pytest.mark.parametrize("name", SETS)
 def test_packet_filters(name: str, spark: SparkSession) -> None:
     data = Path(os.environ.get("THATCH_DATA", ROOT.parent / "shared" / "data")) / "classbench"

@@ -46,6 +46,7 @@ CLAUSES = {
 }
 
 
+@pytest.mark.soak("arrow")
 @pytest.mark.parametrize("strategy", ["native", "arrow", "files"])
 def test_clauses_over_fields_and_odd_names(strategy: str, spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame(pa.Table.from_pylist(ROWS, SCHEMA))

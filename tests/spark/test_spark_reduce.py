@@ -25,6 +25,7 @@ from helpers.spark_oracles import (
     random_bounds,
     table_of_boxes,
 )
+from helpers.strategies import soaked
 from thatch import Region, Space, SubscriptionTable
 from thatch.cover import Covered, Unproven, region_of_box, verify
 from thatch.cover.breadth import breadth
@@ -147,6 +148,7 @@ def random_boxes(seed: int, n: int, d: int, width: float) -> tuple[Any, Any, Spa
     return np.maximum(centre - half, 0), np.minimum(centre + half, 999), space
 
 
+@pytest.mark.soak("0.02", "0.5")
 @pytest.mark.parametrize(("d", "width", "n"), [(1, 0.02, 500), (2, 0.2, 1000), (3, 0.5, 1000), (4, 1.4, 600)])
 def test_random_boxes(d: int, width: float, n: int, spark: SparkSession) -> None:
     tuning = many_cells(gain=4.0, cells_max=50) if d == 4 else many_cells()  # with four attributes no cut pays
@@ -305,7 +307,7 @@ def test_mergers(spark: SparkSession) -> None:
     plain, draw = answers(ts.reduce(frame, space, tuning=tuning)), np.random.default_rng(SEED)
     table = pa.table({a.name: draw.integers(0, 1000, 3000) for a in space})
     events, columns = spark.createDataFrame(table), space.encode_batch(table)
-    for budget, sample in ((0.0, None), (0.5, None), (0.5, events)):
+    for budget, sample in soaked(((0.0, None), (0.5, events)), ((0.0, None), (0.5, None), (0.5, events))):
         rows = ts.reduce(frame, space, merge=budget, events=sample, tuning=tuning).toArrow().to_pylist()
         assert {row["id"]: (row["status"], row["covered_by"]) for row in rows} == plain
         members: dict[Any, list[Any]] = {}
