@@ -17,7 +17,7 @@ from typing import Any
 
 from thatch.errors import CallerError, shown
 from thatch.protocol.digest import differing
-from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, check_name
+from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, check_link_name
 from thatch.protocol.messages import (
     Accepted,
     Advertise,
@@ -159,7 +159,7 @@ class RecentIds:
 
 class ClientState:
     def __init__(self, name: str, space: Space, remembered: int = REMEMBERED) -> None:
-        check_name(name)
+        check_link_name(name)
         self.name, self.space = name, space
         self.homes: dict[str, Home] = {}
         self.refusals: deque[Refused] = deque(maxlen=REFUSALS)  # the last ones

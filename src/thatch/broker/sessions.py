@@ -12,7 +12,7 @@ from thatch.broker.link_states import LinkAction, LinkInput
 from thatch.broker.resync import Resync
 from thatch.broker.settling import Settling
 from thatch.errors import CallerError, PeerError, SpaceError
-from thatch.protocol.ids import check_name
+from thatch.protocol.ids import check_link_name, check_name
 from thatch.protocol.kinds import KINDS
 from thatch.protocol.messages import Drop, Hello, LinkDown, LinkUp, Put, Refused
 from thatch.protocol.versions import VERSION_MAX, Announced
@@ -38,7 +38,7 @@ class Sessions:
     # --- Messages -----------------------------------------------------------------------------------------------------
 
     def link_up(self, message: LinkUp, name: str) -> None:
-        check_name(name)
+        check_link_name(name)
         link = self._links.get(name)
         if link is not None and link.is_client != message.is_client:
             raise CallerError(f"link {name!r} was a {'client' if link.is_client else 'broker'}: forget it first")
@@ -106,6 +106,8 @@ class Sessions:
         if message.is_client != link.is_client:
             kinds = ("a client", "a broker") if message.is_client else ("a broker", "a client")
             raise PeerError(f"link {name!r}: the peer says that it is {kinds[0]}, and not {kinds[1]}")
+        for each in message.members:
+            _check_member(each)
         announced = KINDS.agreed(message)
         try:
             own, space = self._growth.space, self._growth.read(message.space)
@@ -177,3 +179,11 @@ class Sessions:
 
     def _partition(self) -> str:
         return "" if self._forwarding.cells is None else self._forwarding.cells.id
+
+
+def _check_member(name: str) -> None:
+    """A broker behind a link has a name that a broker can have: it is compared, greeted with and logged."""
+    try:
+        check_name(name)
+    except CallerError as error:
+        raise PeerError(str(error), code=error.code) from None

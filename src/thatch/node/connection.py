@@ -20,7 +20,7 @@ from thatch.node.host import Host
 from thatch.node.outgoing import Outgoing, Overflow
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
-from thatch.protocol.ids import check_client_name
+from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import Extend, Hello, LinkUp, Message, Publish, Refused
 from thatch.protocol.versions import SUBPROTOCOL
@@ -227,11 +227,11 @@ class ClientConnection(Connection, ClientEndpoint):
     def _meet(self, message: Message) -> None:
         if not isinstance(message, Hello) or not message.is_client:
             raise PeerError(f"a client begins with Hello, not with {type(message).__name__}")
-        check_client_name(message.name)
+        check_name(message.name)
         driver, other = self.node.driver, self.node.driver.endpoints.get(message.name)
-        if other is not None:
-            if not isinstance(other, ClientConnection):
-                raise PeerError(f"{message.name!r} is not the name of a client here", code="name")
+        if self.node.is_neighbour(message.name):  # also one that is away: its link and what is kept for it are its own
+            raise PeerError(f"{message.name!r} is the name of a neighbour of this broker, not of a client", code="name")
+        if isinstance(other, ClientConnection):
             other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
         self.name = message.name
@@ -278,12 +278,12 @@ class NeighbourConnection(Connection):
 
     def meet(self, name: str) -> None:
         """The peer is this neighbour: connect its link."""
-        self.name = name
+        check_name(name)
         driver = self.node.driver
+        self.node.give_name_to_neighbour(name)
+        self.name = name
         other = driver.endpoints.get(name)
-        if other is not None:
-            if not isinstance(other, NeighbourConnection):
-                raise PeerError(f"{name!r} is a client here, not a neighbour", code="name")
+        if isinstance(other, NeighbourConnection):
             ours_wins = driver.broker.name < name
             if other.dialled != self.dialled and other.dialled == ours_wins:
                 self.name = ""
