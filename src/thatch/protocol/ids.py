@@ -7,13 +7,16 @@
     @http               a client inside the node that serves people without a name
     B1/~B2/7            merger 7 that broker B1 sends to B2
     ~B2~B1/ann/cheap    another region under the same id, which came over link B2
-    ann:15              an event, numbered by its publisher
+    ann:dGhhdGNo:15     an event: what its publisher drew by lot when it started, and a number
+    @http:/here 7       an event that brought its own id: the same at whichever broker it is published
 
 Names have no '/', '~' or ':', so that no id that a client chooses can look like one of the overlay's own. The names of
 brokers and of clients that connect have no '@' either: no peer can have a name of the node's own.
 """
 
 from __future__ import annotations
+
+import secrets
 
 from thatch.errors import CallerError, shown
 
@@ -89,8 +92,13 @@ def merger_prefix(broker: str, link: str) -> str:
 
 
 def event_prefix(publisher: str) -> str:
-    """How the ids of a publisher's events begin; its own number follows."""
+    """How the ids of a publisher's events begin; what the publisher chooses follows."""
     return f"{publisher}:"
+
+
+def random_token() -> str:
+    """What no other process has in the ids of its events, also not under the same name or in the same second."""
+    return secrets.token_urlsafe(8)
 
 
 def alias(id: str, link: str = "") -> str:
