@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
+import socket as sockets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,14 +37,16 @@ class Connection(Endpoint):
 
     kind: object
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int, bytes_max: int) -> None:
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any, bytes_max: int) -> None:
+        """`transport_socket`: the socket object below the WebSocket, which knows when it is closed; a number would soon
+        be that of somebody else's socket. None if the peer has gone already."""
         self.node, self.socket, self.outgoing = node, socket, outgoing
         self.peer = Peer(_subprotocol(socket) == SUBPROTOCOL)
         self.name = ""
         self.reason = ""  # why it was closed from here
         self.overflowed = False  # that is why
         self.moved_at = 0.0  # when a frame was written last
-        self._descriptor = descriptor
+        self._transport_socket = transport_socket
         self._bytes_max = bytes_max
         self._fills_at = node.config.flow.client_bytes_max // 2
         self._frames: wire.Frames | None = None
@@ -167,17 +168,16 @@ class Connection(Endpoint):
 
     def cut(self) -> None:
         """Shut the socket at once, whatever is under way."""
-        with suppress(OSError):
-            copy = socket.socket(fileno=os.dup(self._descriptor))
-            with copy:
-                copy.shutdown(socket.SHUT_RDWR)
+        if self._transport_socket is not None:
+            with suppress(OSError):  # it is closed
+                self._transport_socket.shutdown(sockets.SHUT_RDWR)
 
 
 class ClientConnection(Connection, ClientEndpoint):
     kind = wire.FromClient
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int) -> None:
-        super().__init__(node, socket, outgoing, descriptor, node.config.limits.frame_bytes_max)
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any) -> None:
+        super().__init__(node, socket, outgoing, transport_socket, node.config.limits.frame_bytes_max)
         self._published = 0
         self._ticket = 0  # of the last event that is kept
 
@@ -269,8 +269,8 @@ class ClientConnection(Connection, ClientEndpoint):
 class NeighbourConnection(Connection):
     kind = wire.FromNeighbour
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int, dialled: bool) -> None:
-        super().__init__(node, socket, outgoing, descriptor, BYTES_MAX)
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any, dialled: bool) -> None:
+        super().__init__(node, socket, outgoing, transport_socket, BYTES_MAX)
         self.dialled = dialled  # from here
         self.waits_for_space = False  # an event was dropped because the disk is full: it comes again after a cut
         self._store = ""  # behind the link

@@ -192,7 +192,7 @@ class Node:
         await socket.prepare(request)
         flow = self.config.flow
         outgoing = Outgoing(self.driver.gate, flow.client_bytes_max, flow.slow_client == "drop", flow.control_bytes_max)
-        await self._serve(ClientConnection(self, socket, outgoing, _descriptor(request.transport)))
+        await self._serve(ClientConnection(self, socket, outgoing, _transport_socket(request.transport)))
         return socket
 
     async def _accept_neighbour(self, request: web.Request) -> web.WebSocketResponse:
@@ -204,7 +204,7 @@ class Node:
         )
         await socket.prepare(request)
         await self._serve(
-            NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(request.transport), False)
+            NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(request.transport), False)
         )
         return socket
 
@@ -248,7 +248,7 @@ class Node:
                 protocols=(SUBPROTOCOL,),
             )
         try:
-            connection = NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(socket), True)
+            connection = NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(socket), True)
             connection.meet(name)
             await self._serve(connection)
         finally:
@@ -382,5 +382,6 @@ class Node:
         self.store.note_statistics(self.totals())
 
 
-def _descriptor(transport: Any) -> int:
-    return int(transport.get_extra_info("socket").fileno())
+def _transport_socket(transport: Any) -> Any:
+    """The socket of a transport; None if the peer has gone."""
+    return None if transport is None else transport.get_extra_info("socket")
