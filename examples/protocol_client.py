@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import secrets
 import sys
 import time
 from collections import deque
@@ -86,8 +87,8 @@ class Client:
 
     async def publish(self, events: list[dict[str, Any]]) -> None:
         """Returns when the broker has dealt with all of them; `refused` has those that it did not take."""
-        now = time.time_ns()  # no two events have the same id
-        self.pending += [["Publish", f"{self.name}:{now}:{n}", values] for n, values in enumerate(events)]
+        prefix = f"{self.name}:{secrets.token_hex(8)}"  # no two events have the same id
+        self.pending += [["Publish", f"{prefix}:{n}", values] for n, values in enumerate(events)]
         self._notify()
         await self._until(lambda: not self.pending)
 
@@ -159,8 +160,7 @@ class Client:
             if socket.protocol != "thatch":
                 raise Refusal("the broker speaks version 2 only")
             self.session, self.numbered = max(self.session + 1, int(time.time())), 1
-            self.synced, self.sent, self.counted = self.session << 32 | 1, 0, 0
-            self.socket = socket
+            self.synced, self.sent, self.counted, self.socket = self.session << 32 | 1, 0, 0, socket
             await self._send(
                 ["Hello", self.name, self.session, space, True, 2, [], False, "", 3, 0, {"digest": "none"}],
                 ["Synced", self.synced, 1, {0: self.subscriptions}, {0: self.advertisements}],

@@ -86,7 +86,10 @@ def test_a_link_on_which_checking_does_not_pay_is_sent_all() -> None:
             lambda: Settings("nonsense"),  # type: ignore[arg-type]
             "routing is one of advertisements, subscriptions, events, not 'nonsense'",
         ),
-        *((partial(Broker, name, SPACE), "a text without '/', '~' and ':', not") for name in ("", "a/b", "a~b", "a:b")),
+        *(
+            (partial(Broker, name, SPACE), "a text without '/', '~', ':' and '@', of 1 to 255 characters, not")
+            for name in ("", "a/b", "a~b", "a:b", "@http", "x" * 256)
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(make: Any, reason: str) -> None:

@@ -48,10 +48,10 @@ SPACE = Space.parse(
 CODEC = Codec(SPACE)
 PUBLISH = b"\x93\xa7Publish\xa1e\x81\xa5count"  # an event whose `count` is what follows
 
-numbers = st.integers(0, 2**64 - 1)
+numbers, sessions = st.integers(0, 2**63 - 1), st.integers(1, 2**31 - 1)
 leases = st.none() | st.floats(allow_nan=False)
 listings = st.dictionaries(numbers, st.dictionaries(texts, st.tuples(texts, leases), max_size=3), max_size=3)
-hashes = st.lists(numbers, max_size=4).map(tuple)
+hashes = st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)
 events = st.fixed_dictionaries({}, optional={each.name: values_of(each) for each in SPACE})
 MESSAGES: dict[type[Message], tuple[st.SearchStrategy[Any], ...]] = {
     Subscribe: (numbers, texts, texts, leases),
@@ -66,7 +66,7 @@ MESSAGES: dict[type[Message], tuple[st.SearchStrategy[Any], ...]] = {
     Publish: (texts, events, st.binary(max_size=9)),
     Hello: (
         texts,
-        numbers,
+        sessions,
         texts,
         st.booleans(),
         numbers,

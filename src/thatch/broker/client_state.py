@@ -17,7 +17,7 @@ from typing import Any
 
 from thatch.errors import CallerError, shown
 from thatch.protocol.digest import differing
-from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, check_name
+from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, check_link_name, event_prefix
 from thatch.protocol.messages import (
     Accepted,
     Advertise,
@@ -158,18 +158,20 @@ class RecentIds:
 
 
 class ClientState:
-    def __init__(self, name: str, space: Space, remembered: int = REMEMBERED) -> None:
-        check_name(name)
+    def __init__(self, name: str, space: Space, remembered: int = REMEMBERED, token: str = "") -> None:
+        """`token`: what the ids of its events have that those of no other life of this client have. Without one it is
+        the number of the first session: enough where one program chooses the numbers of all sessions."""
+        check_link_name(name)
         self.name, self.space = name, space
         self.homes: dict[str, Home] = {}
         self.refusals: deque[Refused] = deque(maxlen=REFUSALS)  # the last ones
-        self._life = 0  # the first session: other than in any earlier life of this client
+        self._token = token
         self._published = 0
         self._seen = RecentIds(remembered)
 
     def connect(self, broker: str, session: int) -> list[Send]:
         home = self.homes.setdefault(broker, Home())
-        self._life = self._life or session
+        self._token = self._token or str(session)
         home.connect(session)
         return [Send(broker, Hello(self.name, session, self.space.to_json(), is_client=True, version_max=VERSION_MAX))]
 
@@ -204,7 +206,7 @@ class ClientState:
 
     def next_event_id(self) -> str:
         self._published += 1
-        return f"{self.name}:{self._life}:{self._published}"
+        return f"{event_prefix(self.name)}{self._token}:{self._published}"
 
     def flush(self, broker: str) -> list[Send]:
         """Before leaving a broker: when it has settled, whatever was on its way to us there has come."""

@@ -12,7 +12,7 @@ from thatch.broker.link_states import LinkAction, LinkInput
 from thatch.broker.resync import Resync
 from thatch.broker.settling import Settling
 from thatch.errors import CallerError, PeerError, SpaceError
-from thatch.protocol.ids import check_name
+from thatch.protocol.ids import check_link_name, check_name
 from thatch.protocol.kinds import KINDS
 from thatch.protocol.messages import Hello, LinkDown, LinkUp, Refused
 from thatch.protocol.records import CLIENT, DURABLE_QUEUE, NEIGHBOUR, Drop, LinkKey, LinkRecord, PeerKey
@@ -39,7 +39,7 @@ class Sessions:
     # --- Messages -----------------------------------------------------------------------------------------------------
 
     def link_up(self, message: LinkUp, name: str) -> None:
-        check_name(name)
+        check_link_name(name)
         link = self._links.get(name)
         peer = PeerKey(NEIGHBOUR if not message.is_client else DURABLE_QUEUE if message.durable else CLIENT, name)
         if link is not None and link.peer != peer:
@@ -104,6 +104,8 @@ class Sessions:
         if message.is_client != link.is_client:
             kinds = ("a client", "a broker") if message.is_client else ("a broker", "a client")
             raise PeerError(f"link {name!r}: the peer says that it is {kinds[0]}, and not {kinds[1]}")
+        for each in message.members:
+            _check_member(each)
         announced = KINDS.agreed(message)
         try:
             own, space = self._growth.space, self._growth.read(message.space)
@@ -176,3 +178,11 @@ class Sessions:
 
     def _partition(self) -> str:
         return "" if self._forwarding.cells is None else self._forwarding.cells.id
+
+
+def _check_member(name: str) -> None:
+    """A broker behind a link has a name that a broker can have: it is compared, greeted with and logged."""
+    try:
+        check_name(name)
+    except CallerError as error:
+        raise PeerError(str(error), code=error.code) from None

@@ -18,6 +18,7 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,9 +33,20 @@ from thatch.client.subscription import AsyncSubscription
 from thatch.errors import CallerError, PeerError, Unavailable, code_of, shown
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
-from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name, random_token
 from thatch.protocol.kinds import KINDS, Peer
-from thatch.protocol.messages import Accepted, Deliver, Hello, Message, Publish, Refused, Settled, Synced, UnknownKind
+from thatch.protocol.messages import (
+    Accepted,
+    Deliver,
+    Hello,
+    Message,
+    Publish,
+    Refused,
+    Settled,
+    Synced,
+    UnknownKind,
+    next_session,
+)
 from thatch.protocol.messages import Send as Sending
 from thatch.protocol.versions import SUBPROTOCOL
 from thatch.space.space import Space
@@ -70,9 +82,9 @@ class AsyncClient:
         self.url, self.name, self.space = url, name, space
         self.connections = 0  # so far
         self._session, self._loop = session, asyncio.get_running_loop()
-        self._client = ClientState(name, space)
+        self._client = ClientState(name, space, token=random_token())
         self._frames = wire.Frames(space, wire.FromNode)
-        self._number = secrets.randbits(30) | 1  # of the connection; other than in any earlier life of this client
+        self._number = 0  # of the session
         self._plain: dict[str, AsyncSubscription] = {}
         self._durable: dict[str, AsyncSubscription] = {}
         self._until_accepted: deque[_Waiter] = deque()  # in order of seq
@@ -162,7 +174,7 @@ class AsyncClient:
                 protocols=(SUBPROTOCOL,),
                 timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
             )
-        self._number += 1
+        self._number = next_session(self._number, time.time())
         self.connections += 1
         self._outgoing, self._published, self._peer = [], 0, Peer(socket.protocol == SUBPROTOCOL)
         self._send(self._client.connect(HOME, self._number))
@@ -489,10 +501,12 @@ class AsyncClient:
 async def connect(url: str, name: str | None = None, seconds: float = 10.0) -> AsyncClient:
     """Connect to the client port of a broker. Names are unique at a broker; one is made up if none is given."""
     url = checked_url(url)
+    name = name or f"client-{secrets.token_hex(6)}"
+    check_name(name)
     session = aiohttp.ClientSession()
     try:
         space = await space_at(url, session, seconds)
-        client = AsyncClient(url, name or f"client-{secrets.token_hex(6)}", space, session)
+        client = AsyncClient(url, name, space, session)
         await client.start(seconds)
     except BaseException:
         await session.close()

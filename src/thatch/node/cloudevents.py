@@ -72,4 +72,5 @@ def _event(given: dict[str, Any], space: Space) -> tuple[str, dict[str, Any], by
     if isinstance(data, dict):
         named = {name.lower() for name in data}
         values = {name: value for name, value in values.items() if name.lower() not in named} | typed_event(data, space)
-    return f"{given['source']} {given['id']}", values, msgspec.json.encode(given, enc_hook=readable)
+    source = given["source"].replace(" ", "%20")  # a URI has no blank: where it ends, the id begins
+    return f"{source} {given['id']}", values, msgspec.json.encode(given, enc_hook=readable)

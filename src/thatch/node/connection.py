@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
+import socket as sockets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from thatch.node.host import Host
 from thatch.node.outgoing import Outgoing, Overflow
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
-from thatch.protocol.ids import check_client_name
+from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import Extend, Hello, LinkUp, Message, Publish, Refused
 from thatch.protocol.records import NEIGHBOUR, PeerKey
@@ -39,14 +38,16 @@ class Connection(Endpoint):
 
     kind: object
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int, bytes_max: int) -> None:
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any, bytes_max: int) -> None:
+        """`transport_socket`: the socket object below the WebSocket, which knows when it is closed; a number would soon
+        be that of somebody else's socket. None if the peer has gone already."""
         self.node, self.socket, self.outgoing = node, socket, outgoing
         self.peer = Peer(_subprotocol(socket) == SUBPROTOCOL)
         self.name = ""
         self.reason = ""  # why it was closed from here
         self.overflowed = False  # that is why
         self.moved_at = 0.0  # when a frame was written last
-        self._descriptor = descriptor
+        self._transport_socket = transport_socket
         self._bytes_max = bytes_max
         self._fills_at = node.config.flow.client_bytes_max // 2
         self._frames: wire.Frames | None = None
@@ -168,17 +169,16 @@ class Connection(Endpoint):
 
     def cut(self) -> None:
         """Shut the socket at once, whatever is under way."""
-        with suppress(OSError):
-            copy = socket.socket(fileno=os.dup(self._descriptor))
-            with copy:
-                copy.shutdown(socket.SHUT_RDWR)
+        if self._transport_socket is not None:
+            with suppress(OSError):  # it is closed
+                self._transport_socket.shutdown(sockets.SHUT_RDWR)
 
 
 class ClientConnection(Connection, ClientEndpoint):
     kind = wire.FromClient
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int) -> None:
-        super().__init__(node, socket, outgoing, descriptor, node.config.limits.frame_bytes_max)
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any) -> None:
+        super().__init__(node, socket, outgoing, transport_socket, node.config.limits.frame_bytes_max)
         self._published = 0
         self._ticket = 0  # of the last event that is kept
 
@@ -228,11 +228,11 @@ class ClientConnection(Connection, ClientEndpoint):
     def _meet(self, message: Message) -> None:
         if not isinstance(message, Hello) or not message.is_client:
             raise PeerError(f"a client begins with Hello, not with {type(message).__name__}")
-        check_client_name(message.name)
+        check_name(message.name)
         driver, other = self.node.driver, self.node.driver.endpoints.get(message.name)
-        if other is not None:
-            if not isinstance(other, ClientConnection):
-                raise PeerError(f"{message.name!r} is not the name of a client here", code="name")
+        if self.node.is_neighbour(message.name):  # also one that is away: its link and what is kept for it are its own
+            raise PeerError(f"{message.name!r} is the name of a neighbour of this broker, not of a client", code="name")
+        if isinstance(other, ClientConnection):
             other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
         self.name = message.name
@@ -270,8 +270,8 @@ class ClientConnection(Connection, ClientEndpoint):
 class NeighbourConnection(Connection):
     kind = wire.FromNeighbour
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, descriptor: int, dialled: bool) -> None:
-        super().__init__(node, socket, outgoing, descriptor, BYTES_MAX)
+    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any, dialled: bool) -> None:
+        super().__init__(node, socket, outgoing, transport_socket, BYTES_MAX)
         self.dialled = dialled  # from here
         self.waits_for_space = False  # an event was dropped because the disk is full: it comes again after a cut
         self._store = ""  # behind the link
@@ -279,12 +279,12 @@ class NeighbourConnection(Connection):
 
     def meet(self, name: str) -> None:
         """The peer is this neighbour: connect its link."""
-        self.name = name
+        check_name(name)
         driver = self.node.driver
+        self.node.give_name_to_neighbour(name)
+        self.name = name
         other = driver.endpoints.get(name)
-        if other is not None:
-            if not isinstance(other, NeighbourConnection):
-                raise PeerError(f"{name!r} is a client here, not a neighbour", code="name")
+        if isinstance(other, NeighbourConnection):
             ours_wins = driver.broker.name < name
             if other.dialled != self.dialled and other.dialled == ours_wins:
                 self.name = ""

@@ -31,11 +31,11 @@ from thatch.protocol.messages import (
     Refused,
     Reject,
     Send,
+    next_session,
 )
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 
 log = logging.getLogger("thatch.node")
-EPOCH = 1_700_000_000  # sessions count seconds from here, so that they rise over restarts
 DISK_FULL = "the disk of broker {} is full: events that a durable subscription wants are refused until there is room"
 
 
@@ -81,7 +81,7 @@ class Driver:
         self._tickets: deque[tuple[int, int]] = deque()  # ticket, number of a `Persist`
 
     def next_session(self) -> int:
-        self._session = max(self._session + 1, int(time.time()) - EPOCH)
+        self._session = next_session(self._session, time.time())
         return self._session
 
     def stream(self, link: str) -> Stream:

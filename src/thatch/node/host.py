@@ -30,6 +30,12 @@ class Host(Protocol):
     def client_resumed(self, name: str) -> None:
         """A client of the node's own is there: its subscriptions do not end with those of clients that are away."""
 
+    def is_neighbour(self, name: str) -> bool:
+        """Whether a name is that of a neighbour, which may be away."""
+
+    def give_name_to_neighbour(self, name: str) -> None:
+        """A neighbour comes: a client that has its name gives it up."""
+
     def client_left(self, client: Any) -> None:
         """A client's connection has ended."""
 

@@ -22,7 +22,7 @@ from thatch.node.host import Host
 from thatch.node.local_client import LocalClient
 from thatch.node.metrics import metrics
 from thatch.protocol.codec import event_json
-from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, inner_name
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, event_prefix, inner_name
 from thatch.protocol.messages import Message, Publish, Refused
 from thatch.space.json_values import read_json, typed_event
 
@@ -39,11 +39,10 @@ class HttpPublisher(LocalClient):
         super().__init__(driver, inner_name("http"))
         self.changed = asyncio.Event()
         self._refusal = ""
-        self._count = 0
 
-    def next_id(self) -> str:
-        self._count += 1
-        return f"{self.client.homes[self.home].session}:{self._count}"
+    def event_id(self, own: str) -> str:
+        """The id of an event; with one of its `own` it is the same at every broker at which it may be published."""
+        return event_prefix(self.name) + own if own else self.client.next_event_id()
 
     def send_refusal(self, refused: Refused, close: bool) -> None:
         self._refusal = refused.reason
@@ -125,7 +124,7 @@ class HttpDoor:
         refused: list[_Refusal] = []
         driver = self.node.driver
         for at, (id, values, payload) in enumerate(events):
-            event = Publish(f"{publisher.name}:{id or publisher.next_id()}", values, payload)
+            event = Publish(publisher.event_id(id), values, payload)
             outcome = publisher.publish(event)
             if outcome is Outcome.KEPT:
                 ticket = driver.store.ticket

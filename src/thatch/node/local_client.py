@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from thatch.broker import ClientState
 from thatch.node.driver import ClientEndpoint, Driver, Outcome
+from thatch.protocol.ids import random_token
 from thatch.protocol.messages import LinkUp, Message, Publish, Refused
 from thatch.protocol.messages import Send as Sending
 
@@ -11,7 +12,7 @@ from thatch.protocol.messages import Send as Sending
 class LocalClient(ClientEndpoint):
     def __init__(self, driver: Driver, name: str, durable: bool = False) -> None:
         self.name, self.driver = name, driver
-        self.client = ClientState(name, driver.broker.space)
+        self.client = ClientState(name, driver.broker.space, token=random_token())
         self._durable = durable
 
     @property

@@ -21,7 +21,7 @@ from thatch.node.schema import QueueRow
 from thatch.node.stream import Limits, Stream
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
-from thatch.protocol.ids import SUBSCRIPTIONS, check_name, client_id, durable_name, split_durable_name
+from thatch.protocol.ids import SUBSCRIPTIONS, check_durable_id, client_id, durable_name, split_durable_name
 from thatch.protocol.messages import Accepted, Message, Refused, Settled
 from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 
@@ -159,7 +159,7 @@ class Queues:
             self._cancel(message.id, reader)
 
     def _subscribe(self, message: wire.DurableSubscribe, reader: Reader) -> None:
-        check_name(message.id)
+        check_durable_id(message.id)
         if message.bytes_max < 1 or not message.seconds_max > 0:
             limits = f"{message.bytes_max} bytes for {message.seconds_max} seconds"
             raise CallerError(f"a durable subscription keeps some bytes for some time, not {limits}")

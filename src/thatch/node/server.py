@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from thatch.broker import Broker
-from thatch.errors import ConfigError, PeerError, StoreError, shown
+from thatch.errors import ConfigError, StoreError, ThatchError, shown
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
 from thatch.node.driver import Driver, Endpoint
@@ -24,7 +24,7 @@ from thatch.node.queues import Queues
 from thatch.node.store import Store
 from thatch.node.stream import Limits
 from thatch.protocol.codec import BYTES_MAX
-from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Tick
+from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Refused, Tick
 from thatch.protocol.versions import SUBPROTOCOL
 from thatch.protocol.wire import CLOSED_FOR_GOING, FRAME_MAX, Notice
 from thatch.space.space import Space
@@ -192,7 +192,7 @@ class Node:
         await socket.prepare(request)
         flow = self.config.flow
         outgoing = Outgoing(self.driver.gate, flow.client_bytes_max, flow.slow_client == "drop", flow.control_bytes_max)
-        await self._serve(ClientConnection(self, socket, outgoing, _descriptor(request.transport)))
+        await self._serve(ClientConnection(self, socket, outgoing, _transport_socket(request.transport)))
         return socket
 
     async def _accept_neighbour(self, request: web.Request) -> web.WebSocketResponse:
@@ -204,7 +204,7 @@ class Node:
         )
         await socket.prepare(request)
         await self._serve(
-            NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(request.transport), False)
+            NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(request.transport), False)
         )
         return socket
 
@@ -229,8 +229,10 @@ class Node:
                     await self._dial_once(name, url.rstrip("/") + "/overlay")
                 except (OSError, aiohttp.ClientError, TimeoutError) as error:
                     log.debug("neighbour %s at %s: %s", name, url, error)
-                except PeerError as error:
+                except ThatchError as error:
                     log.info("neighbour %s: %s", name, error)
+                except Exception:  # or nobody would dial any more
+                    log.exception("neighbour %s at %s", name, url)
                 delay = 0.05 if time.monotonic() - began > 5 else min(2 * delay, timing.retry_seconds_max)
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
 
@@ -245,9 +247,12 @@ class Node:
                 timeout=wait,
                 protocols=(SUBPROTOCOL,),
             )
-        connection = NeighbourConnection(self, socket, self._to_neighbour(), _descriptor(socket), True)
-        connection.meet(name)
-        await self._serve(connection)
+        try:
+            connection = NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(socket), True)
+            connection.meet(name)
+            await self._serve(connection)
+        finally:
+            await socket.close()
 
     def client_resumed(self, name: str) -> None:
         """A client is there, and does not go with those that are away."""
@@ -258,6 +263,24 @@ class Node:
         notice = self._notices.pop(connection.name, None)
         if notice is not None:
             connection.send(Notice("", 0, f"hung up on before: {notice}"))
+
+    def is_neighbour(self, name: str) -> bool:
+        """Whether a name is that of a neighbour, which may be away, or may not have come yet."""
+        link = self.driver.broker.links.get(name)
+        return name in self.config.neighbours or (link is not None and not link.is_client)
+
+    def give_name_to_neighbour(self, name: str) -> None:
+        """A neighbour comes: a client that has its name is hung up on, and its plain subscriptions go."""
+        link, connection = self.driver.broker.links.get(name), self.driver.endpoints.get(name)
+        if link is None or not link.is_client:
+            return
+        if isinstance(connection, ClientConnection):
+            reason = f"{name!r} is the name of a neighbour of this broker, which has come"
+            connection.send_refusal(Refused(0, "", reason, code="name"), close=True)
+            connection.ended()
+        self._away.pop(name, None)
+        self._notices.pop(name, None)
+        self.driver.take(LinkDown(forget=True), name)
 
     def client_left(self, connection: ClientConnection) -> None:
         self.dropped += connection.outgoing.dropped
@@ -312,7 +335,8 @@ class Node:
             for name in [name for name, until in self._away.items() if until < now]:
                 del self._away[name]
                 self._notices.pop(name, None)
-                self.driver.take(LinkDown(forget=True), name)
+                if not self.is_neighbour(name):
+                    self.driver.take(LinkDown(forget=True), name)
             for connection in self._connections:
                 if (
                     isinstance(connection, NeighbourConnection)
@@ -358,5 +382,6 @@ class Node:
         self.store.note_statistics(self.totals())
 
 
-def _descriptor(transport: Any) -> int:
-    return int(transport.get_extra_info("socket").fileno())
+def _transport_socket(transport: Any) -> Any:
+    """The socket of a transport; None if the peer has gone."""
+    return None if transport is None else transport.get_extra_info("socket")

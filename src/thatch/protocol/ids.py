@@ -7,32 +7,48 @@
     @http               a client inside the node that serves people without a name
     B1/~B2/7            merger 7 that broker B1 sends to B2
     ~B2~B1/ann/cheap    another region under the same id, which came over link B2
-    ann:15              an event, numbered by its publisher
+    ann:dGhhdGNo:15     an event: what its publisher drew by lot when it started, and a number
+    @http:/here 7       an event that brought its own id: the same at whichever broker it is published
 
-Names have no '/', '~' or ':', so that no id that a client chooses can look like one of the overlay's own.
+Names have no '/', '~' or ':', so that no id that a client chooses can look like one of the overlay's own. The names of
+brokers and of clients that connect have no '@' either: no peer can have a name of the node's own.
 """
 
 from __future__ import annotations
 
-from thatch.errors import CallerError, PeerError, shown
+import secrets
+
+from thatch.errors import CallerError, shown
 
 SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
 ENTRY_NAMES = {SUBSCRIPTIONS: "subscription", ADVERTISEMENTS: "advertisement"}  # what a table holds, one of them
-INSIDE = "@"  # between a client and its durable subscription; a client that connects has it nowhere in its name
+INSIDE = "@"  # between a client and its durable subscription, and before the names of the node's own clients
+NAME_CHARACTERS_MAX = 255
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be the name of a broker, a client or a durable subscription."""
-    if not name or any(each in name for each in "/~:"):
+    """Refuse what cannot be the name of a broker, or of a client that connects."""
+    if not _is_name(name, "/~:" + INSIDE, NAME_CHARACTERS_MAX):
+        rule = f"without '/', '~', ':' and {INSIDE!r}, of 1 to {NAME_CHARACTERS_MAX} characters"
+        raise CallerError(f"the name of a broker or a client is a text {rule}, not {shown(name)}", code="name")
+
+
+def check_durable_id(id: str) -> None:
+    """Refuse what cannot be the id of a durable subscription."""
+    if not _is_name(id, "/~:", NAME_CHARACTERS_MAX):
+        rule = f"without '/', '~' and ':', of 1 to {NAME_CHARACTERS_MAX} characters"
+        raise CallerError(f"the id of a durable subscription is a text {rule}, not {shown(id)}", code="id")
+
+
+def check_link_name(name: str) -> None:
+    """Refuse what cannot be the name of a link: that of a broker, of a client, or of one inside the node."""
+    if not _is_name(name, "/~:", 2 * NAME_CHARACTERS_MAX + len(INSIDE)):
         why = f"the name of a broker or a client is a text without '/', '~' and ':', not {shown(name)}"
         raise CallerError(why, code="name")
 
 
-def check_client_name(name: str) -> None:
-    """Refuse a client that connects under a name of the node's own."""
-    check_name(name)
-    if INSIDE in name:
-        raise PeerError(f"the name of a client has no {INSIDE!r}, unlike {shown(name)}", code="name")
+def _is_name(name: str, excluded: str, characters_max: int) -> bool:
+    return 0 < len(name) <= characters_max and not any(each in name for each in excluded)
 
 
 def overlay_id(broker: str, client: str, id: str) -> str:
@@ -76,8 +92,13 @@ def merger_prefix(broker: str, link: str) -> str:
 
 
 def event_prefix(publisher: str) -> str:
-    """How the ids of a publisher's events begin; its own number follows."""
+    """How the ids of a publisher's events begin; what the publisher chooses follows."""
     return f"{publisher}:"
+
+
+def random_token() -> str:
+    """What no other process has in the ids of its events, also not under the same name or in the same second."""
+    return secrets.token_urlsafe(8)
 
 
 def alias(id: str, link: str = "") -> str:

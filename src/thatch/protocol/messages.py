@@ -12,7 +12,7 @@ bits and a count from 1 in the lower 32, so that a message that comes twice, or 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -20,6 +20,13 @@ from thatch.protocol.records import RecordChange
 from thatch.protocol.versions import VERSION_MIN
 
 SESSION_SHIFT = 32
+SESSION_MAX = 2 ** (63 - SESSION_SHIFT) - 1
+SESSION_EPOCH = 1_700_000_000  # sessions count seconds from here, so that they rise over restarts
+
+# Whatever decodes a message refuses other numbers: stores, and readers in other languages, have 64 bits with a sign.
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+SessionNumber = Annotated[int, msgspec.Meta(ge=1, le=SESSION_MAX)]
+CellNumber = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 
 
 def seq_of(session: int, count: int) -> int:
@@ -28,6 +35,16 @@ def seq_of(session: int, count: int) -> int:
 
 def session_of(seq: int) -> int:
     return seq >> SESSION_SHIFT
+
+
+def next_session(last: int, now: float) -> int:
+    """The number of the session that follows another one of the same peer, or of an earlier life of it. A clock that is
+    far ahead leaves room for more.
+
+    >>> next_session(0, SESSION_EPOCH + 5.5), next_session(5, SESSION_EPOCH + 5.9), next_session(0, 1e12) < SESSION_MAX
+    (5, 6, True)
+    """
+    return max(last + 1, min(int(now) - SESSION_EPOCH, SESSION_MAX // 2))
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
@@ -41,7 +58,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 class Sequenced(Message, frozen=True, array_like=True):
     """Sent over a link in order, and settled."""
 
-    seq: int
+    seq: Number
 
 
 # --- Between brokers and clients, and between brokers ----------------------------------------------------------------
@@ -97,7 +114,7 @@ class Extend(Sequenced, frozen=True, tag="Extend", array_like=True):
 class Digest(Sequenced, frozen=True, tag="Digest", array_like=True):
     """What I hold of what you sent me, hashed into `size` buckets a table. The answer is `Synced`."""
 
-    size: int
+    size: Number
     subscriptions: tuple[int, ...]
     advertisements: tuple[int, ...]
 
@@ -108,7 +125,7 @@ Listing = dict[int, dict[str, tuple[str, float | None]]]  # bucket -> id -> clau
 class Synced(Sequenced, frozen=True, tag="Synced", array_like=True):
     """In these buckets, which differed, hold exactly this. One message, so that nothing is missed half-way."""
 
-    size: int
+    size: Number
     subscriptions: Listing = {}
     advertisements: Listing = {}
 
@@ -124,9 +141,9 @@ class Publish(Message, frozen=True, tag="Publish", array_like=True):
     id: str
     event: dict[str, Any]
     payload: bytes = b""
-    distance: int = 0  # hops since the last broker at which more than one subscription wanted it (incremental)
-    count: int = 0  # such brokers so far
-    cell: int = -1  # its number, where both sides agree on a partition
+    distance: Number = 0  # hops since the last broker at which more than one subscription wanted it (incremental)
+    count: Number = 0  # such brokers so far
+    cell: CellNumber = -1  # its number, where both sides agree on a partition
 
 
 class Hello(Message, frozen=True, tag="Hello", array_like=True):
@@ -135,28 +152,28 @@ class Hello(Message, frozen=True, tag="Hello", array_like=True):
     added: ClassVar[Mapping[str, int]] = {"version_max": 3, "members_version": 3, "capabilities": 3}
 
     name: str
-    session: int
+    session: SessionNumber
     space: str  # JSON
     is_client: bool = False
-    version: int = VERSION_MIN  # the lowest that it speaks
+    version: Number = VERSION_MIN  # the lowest that it speaks
     members: tuple[str, ...] = ()  # the brokers on this side of the link: one on both sides would close a cycle
     durable: bool = False  # somebody on this side is to get its events whatever crashes
     partition: str = ""  # the id of the partition into cells, if there is one
-    version_max: int = 0  # the highest that it speaks; 0: only `version`
-    members_version: int = 0  # the highest that all `members` speak: what every hop must keep needs them all
+    version_max: Number = 0  # the highest that it speaks; 0: only `version`
+    members_version: Number = 0  # the highest that all `members` speak: what every hop must keep needs them all
     capabilities: dict[str, Any] = {}  # by name; versions.py has those that are known
 
 
 class Accepted(Message, frozen=True, tag="Accepted", array_like=True):
     """Checked and on disk."""
 
-    seq: int
+    seq: Number
 
 
 class Settled(Message, frozen=True, tag="Settled", array_like=True):
     """This and all before it have settled."""
 
-    seq: int
+    seq: Number
 
 
 class Refused(Message, frozen=True, tag="Refused", array_like=True):
@@ -165,7 +182,7 @@ class Refused(Message, frozen=True, tag="Refused", array_like=True):
 
     added: ClassVar[Mapping[str, int]] = {"code": 3}
 
-    seq: int
+    seq: Number
     id: str
     reason: str
     table: str = ""

@@ -24,7 +24,7 @@ import msgspec
 
 from thatch.errors import PeerError
 from thatch.protocol.codec import BYTES_MAX, Codec, OnTheWire, encode
-from thatch.protocol.messages import Message, Publish, UnknownKind
+from thatch.protocol.messages import Message, Number, Publish, UnknownKind
 from thatch.protocol.versions import LIMITS, VERSION_MIN
 from thatch.space.space import Space
 
@@ -49,7 +49,7 @@ class DurableSubscribe(NodeMessage, frozen=True, tag="Keep", array_like=True):
 
     id: str
     where: str
-    bytes_max: int
+    bytes_max: Number
     seconds_max: float
 
 
@@ -75,7 +75,7 @@ class DurableEvent(NodeMessage, frozen=True, tag="Kept", array_like=True):
     """An event of a durable subscription. Numbers rise, with gaps."""
 
     id: str
-    number: int
+    number: Number
     event: Publish
 
 
@@ -83,20 +83,20 @@ class Ack(NodeMessage, frozen=True, tag="Done", array_like=True):
     """The events of a durable subscription up to this number need not be kept any longer."""
 
     id: str
-    number: int
+    number: Number
 
 
 class Published(NodeMessage, frozen=True, tag="Published", array_like=True):
     """So many events of this connection have been dealt with: routed, on disk if they have to be, or refused."""
 
-    count: int
+    count: Number
 
 
 class Notice(NodeMessage, frozen=True, tag="Notice", array_like=True):
     """Something was lost. `id` is a durable subscription whose limit was hit, or empty for plain ones."""
 
     id: str
-    count: int  # of events
+    count: Number  # of events
     reason: str
 
 
@@ -108,18 +108,18 @@ class Resume(NodeMessage, frozen=True, tag="Resume", array_like=True):
 
     store: str
     of: str
-    received: int
+    received: Number
 
 
 class Forward(NodeMessage, frozen=True, tag="Forward", array_like=True):
-    number: int
+    number: Number
     event: Publish
 
 
 class Received(NodeMessage, frozen=True, tag="Received", array_like=True):
     """I hold what came up to this number."""
 
-    number: int
+    number: Number
 
 
 FromClient = OnTheWire | DurableSubscribe | DurableCancel | Ack
