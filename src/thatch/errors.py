@@ -72,6 +72,8 @@ class ClauseError(CallerError):
     """A WHERE clause is malformed, or uses what is not supported. Lines and columns count from 1. `construct` names
     what it is that cannot be used, so that many errors can be counted by it."""
 
+    offset = 0  # the place in characters from the beginning of the clause
+
     def __init__(
         self, rule: str, line: int = 1, column: int = 1, hint: str = "", construct: str = MALFORMED_CLAUSE
     ) -> None:

@@ -242,6 +242,26 @@ def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 0 and "usage: thatch publish" in said
 
 
+def test_what_a_clause_may_say_is_one_page(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["help", "clauses"], capsys)
+    assert status == 0 and "BETWEEN 10 AND 20" in said and "not supported" in said
+
+
+@pytest.mark.parametrize(
+    ("clause", "note"),
+    [
+        ("side = 'BUY'", "valid, but no event can match it: 'BUY' is no value of side: 'buy', 'sell' (did you mean"),
+        ("price BETWEEN 20 AND 10", "valid, but no event can match it: 20 is above 10"),
+        ("price < 2000", "valid, and it matches every event"),
+    ],
+)
+def test_validate_says_what_is_odd_about_a_valid_clause(
+    clause: str, note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = answer(["validate", "--space", SPACE, clause], capsys)
+    assert status == 0 and note in said
+
+
 def test_files_that_are_misspelt_or_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in (("rules.txt", "price < 5\n"), ("bad.parquet", "text"), ("r.yaml", "- id: a\n  wher: TRUE\n")):
         (tmp_path / name).write_text(text)
