@@ -99,7 +99,7 @@ def _space(options: argparse.Namespace, given: Sequence[NamedClause]) -> Space:
     source = events_of(options.events, Format())
     if not source.has_types:
         raise CallerError("CSV and JSON have no types: declare the space of the events with --space")
-    zone = options.time_zone or "UTC"
+    zone = "UTC" if options.time_zone is None else options.time_zone
     paths = names_in([each.clause for each in given], zone_of(zone))
     return Space.of_columns(source.schema, paths, zone, on_error="skip")
 

@@ -142,8 +142,8 @@ def explained(error: ClauseError, clause: str, space: Space) -> ClauseError:
     around = _Around(clause, error.offset, space)
     refused = any(token.start == error.offset and token.word in REFUSED for token in around.tokens)
     looks = (_beginning, _refused_word) if refused else _LOOKS
-    for look in looks:
-        for place in range(len(around.tokens)):
+    for place in range(len(around.tokens)):
+        for look in looks:
             found = look(around, place)
             if found is not None:
                 return at(clause, found.token.start, found.rule or error.rule, found.hint, error.construct)
@@ -222,8 +222,6 @@ def _signs(around: _Around, place: int) -> Hint | None:
     if meant is not None:
         return Hint(token, f"no operator {token.text!r}", f"did you mean {meant}?" if meant else PREFIX)
     if token.text == "[":
-        if around[place - 1].word == "IN":
-            return Hint(token, "", "a list stands in parentheses: IN (1, 2)")
         name = following.text if following.kind == "word" and around[place + 2].text == "]" else "name"
         return Hint(token, "", f"names stand in backticks: `{_cut(name)}`")
     if token.text == "/" == following.text and token.end == following.start:
@@ -334,7 +332,8 @@ def _in_list(around: _Around, place: int) -> Hint | None:
         return Hint(around[place], "a list is missing after IN", "IN (1, 2)") if around.is_end(place + 1) else None
     if opening.text != "(":
         end = around.operand(place + 1)
-        hint = f"write IN ({around.text(place + 1, end)})" if opening.kind == "literal" else "IN (1, 2)"
+        plain = "a list stands in parentheses: IN (1, 2)"
+        hint = f"write IN ({around.text(place + 1, end)})" if opening.kind == "literal" else plain
         return Hint(opening, "IN takes a list", hint)
     if member.text == ")":
         return Hint(opening, "the IN list is empty", "FALSE is the clause that matches nothing")
@@ -405,7 +404,7 @@ def _no_operator(around: _Around, place: int) -> Hint | None:
 def _no_connector(around: _Around, place: int) -> Hint | None:
     """Two conditions without AND or OR between them."""
     following, third, fourth = around[place + 1], around[place + 2], around[place + 3]
-    begins = third.is_named and (fourth.is_comparison or fourth.word in TESTS)
+    begins = third.word in ("AND", "OR") or (third.is_named and (fourth.is_comparison or fourth.word in TESTS))
     if following.text == "," and begins and around[place - 1].is_comparison:
         return Hint(following, "unexpected ','", "conditions are joined by AND or OR")
     if not following.is_named:
