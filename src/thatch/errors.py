@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from datetime import date
+from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal, cast, get_args
 
@@ -40,9 +42,16 @@ class CallerError(ThatchError, ValueError):
 
 
 class SpaceError(CallerError):
-    """A space, or an attribute of one, is not well defined."""
+    """A space, or an attribute of one, is not well defined. `line` and `column` say where in its text; 0 if nowhere."""
 
     code: Code = "space"
+    line, column = 0, 0
+    rule = ""  # the error without its place
+
+    def within(self, file: str) -> SpaceError:
+        """The same error, with the file that the space is in."""
+        place = f"{file}:{self.line}:{self.column}" if self.line else file
+        return SpaceError(f"{place}: {self.rule or self}")
 
 
 class EventError(CallerError):
@@ -52,7 +61,7 @@ class EventError(CallerError):
 
     def __init__(self, attribute: str, value: Any, rule: str, row: int | None = None) -> None:
         place = f"attribute {attribute!r}" if row is None else f"attribute {attribute!r}, row {row}"
-        super().__init__(f"{place}: {shown(value)} {rule}")
+        super().__init__(f"{place}: {_plain(value, rule)} {rule}")
         self.attribute = attribute
         self.value = value
         self.rule = rule
@@ -65,12 +74,24 @@ class EventError(CallerError):
         return EventError(self.attribute, self.value, self.rule, row)
 
 
+def _plain(value: Any, rule: str) -> str:
+    """A value of an event for an error: as SQL and JSON have it, and as Python does where its type is what is wrong."""
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "true", False: "false"}[value]
+    if isinstance(value, Decimal | date) and not rule.startswith("is not"):
+        return str(value)
+    text = shown(value)
+    return re.sub(r"Decimal\('([^']*)'\)", r"\1", text) if isinstance(value, list | dict) else text
+
+
 MALFORMED_CLAUSE = "malformed clause"  # the construct of most errors in clauses
 
 
 class ClauseError(CallerError):
     """A WHERE clause is malformed, or uses what is not supported. Lines and columns count from 1. `construct` names
     what it is that cannot be used, so that many errors can be counted by it."""
+
+    offset = 0  # the place in characters from the beginning of the clause
 
     def __init__(
         self, rule: str, line: int = 1, column: int = 1, hint: str = "", construct: str = MALFORMED_CLAUSE

@@ -31,8 +31,8 @@ def test_publishing_needs_an_advertisement() -> None:
         ({"x": 5, 1: 2}, "attribute 1 is not in the space x int not null 0..100"),
         ({"x": 500}, "attribute 'x': 500 is outside the domain 0..100 of int"),
         ({"x": "5"}, "attribute 'x': '5' is not an int"),
-        ({"x": None}, "attribute 'x': None is refused"),
-        ({}, "attribute 'x': None is refused: the attribute is not null and the value is missing"),
+        ({"x": None}, "attribute 'x': NULL is refused"),
+        ({}, "attribute 'x': NULL is refused: the attribute is not null and the value is missing"),
         ({"x": 5, "X": 6}, "attribute 'x': 'X' names the attribute a second time"),
     ],
 )

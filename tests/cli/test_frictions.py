@@ -214,7 +214,7 @@ def test_a_broker_without_a_name_says_what_to_do(
         (["subscribe", "price < 5", "--count", "few"], "--count: a whole number is expected, not 'few'"),
         (["publish", "{}", "--url", "localhost:7878"], "a URL such as ws://127.0.0.1:7878, not 'localhost:7878'"),
         (["publish", "{}", "--url", "ws://127.0.0.1:port"], "a URL such as ws://127.0.0.1:7878"),
-        (["covers", "--space", "{", "price < 3"], "neither a space"),
+        (["covers", "--space", "{", "price < 3"], "not a space in JSON: "),
         (["covers", "--space", '{"attributes": 3 }', "x < 3"], "not a space in JSON: attributes is a list, not 3"),
         (["broker", "no.toml"], "no.toml: no such file"),
         (["broker", "B1"], "B1: no such file; a name is given as --name B1"),
@@ -237,9 +237,121 @@ def test_mistakes_are_answered_in_our_words(
     assert status == 2 and reason in said and not FOREIGN.search(said), said
 
 
+@pytest.mark.parametrize(
+    ("space", "reason"),
+    [
+        ("price number", "(did you mean 'double' or 'decimal(10,2)'?)"),
+        ("name varchar(20)", "(did you mean 'string'?)"),
+        ("price: double", "write `price double`, without `:`"),
+        ("side enum(buy, sell)", "texts stand in quotes: 'buy'"),
+        ("price decimal", "write decimal(10,2)"),
+        ("day date 2020-01-01..2021-01-01", "dates stand in quotes: '2020-01-01'..'2020-12-31'"),
+        ("day date '2020-01-01'..2021-01-01", "dates stand in quotes"),
+        ("price double notnull", "write `not null`"),
+        ("price double null", "leave it out"),
+        ("price double [0..1000]", "a domain stands without brackets: 0..1000"),
+        ("price double 0...1000", "a domain has two dots: 0..1000"),
+        ("price tinyint 0..1000", "'1000' is beyond tinyint, -128..127"),
+        ("detail.state string, detail string", "'detail' cannot have a value and fields, such as 'detail.state'"),
+        ('{"price": "double"}', 'Such as {"attributes": [{"name": "price", "type": "double"}]}'),
+        ("price", "a space stands in quotes"),
+        (".", ". is a folder: give a file in it, or a space like 'price double'"),
+    ],
+)
+def test_a_space_that_is_written_wrong(space: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["covers", "--space", space, "price < 5"], capsys)
+    assert status == 2 and reason in said and not FOREIGN.search(said), said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("sp.txt", "price double,\n  volume number\n", "sp.txt:2:10: expected a type (did you mean 'double'"),
+        ("sp.txt", "price double,\n  volume tinyint 0..300\n", "sp.txt:2:3: attribute 'volume': '300' is beyond"),
+        ("sp.json", '{"price": "double"}', "sp.json: not a space in JSON"),
+        ("rules.txt", "price < 20\n", "rules.txt:1:7: expected a type"),
+        ("rules.txt", "price < 20\n", "Is this a file of rules? They are given with --where"),
+    ],
+)
+def test_an_error_in_the_file_of_a_space_has_its_place(
+    name: str, text: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    status, said = answer(["covers", "--space", str(tmp_path / name), "price < 5"], capsys)
+    assert status == 2 and place in said, said
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "UTC+2", "XYZ", ""])
+def test_a_time_zone_is_a_name(zone: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["covers", "--space", SPACE, f"--time-zone={zone}", "price < 5"], capsys)
+    assert status == 2 and "a time zone is a name such as Europe/Berlin" in said
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ('{"price": null}', "attribute 'price': NULL is refused"),
+        ('{"price": true}', "attribute 'price': true is not a"),
+        ('{"price": [5.5]}', "attribute 'price': [5.5] is not a"),
+        ('{"price": NaN}', 'NaN is no JSON: write it as a string, "NaN"'),
+        ("t.json", "--event is not an object in JSON: give the object itself, such as '{\"price\": 5}', not 't.json'"),
+        ("@t.json", "give the object itself"),
+        ("price=5", "give the object itself"),
+    ],
+)
+def test_an_event_that_is_written_wrong(event: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["explain", "--space", SPACE, "price < 5", "--event", event], capsys)
+    assert status == 2 and reason in said and not FOREIGN.search(said), said
+
+
+def test_a_misspelt_attribute_of_an_event_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["explain", "--space", SPACE, "price < 5", "--event", '{"prise": 5}'], capsys)
+    assert status == 2
+    assert "no attribute 'prise' (did you mean 'price'?)" in said.splitlines()[0]
+
+
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_count_is_at_least_one(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["subscribe", "price < 5", f"--count={count}"], capsys)
+    assert status == 2 and f"--count is at least 1, not {count}" in said
+
+
+def test_publish_with_a_file_for_an_event(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["publish", "../t.json"], capsys)
+    assert status == 2 and "thatch publish < ../t.json" in said
+
+
+def test_what_is_not_utf_8_on_standard_input_has_its_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'\n{"price": "\xff"}\n'), "utf-8"))
+    status, said = answer(["publish"], capsys)
+    assert status == 2 and "line 2: not UTF-8 text" in said
+
+
 def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
     status, said = answer(["help", "publish"], capsys)
     assert status == 0 and "usage: thatch publish" in said
+
+
+def test_what_a_clause_may_say_is_one_page(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer(["help", "clauses"], capsys)
+    assert status == 0 and "BETWEEN 10 AND 20" in said and "not supported" in said
+
+
+@pytest.mark.parametrize(
+    ("clause", "note"),
+    [
+        ("side = 'BUY'", "valid, but no event can match it: 'BUY' is no value of side: 'buy', 'sell' (did you mean"),
+        ("price BETWEEN 20 AND 10", "valid, but no event can match it: 20 is above 10"),
+        ("price < 2000", "valid, and it matches every event"),
+    ],
+)
+def test_validate_says_what_is_odd_about_a_valid_clause(
+    clause: str, note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = answer(["validate", "--space", SPACE, clause], capsys)
+    assert status == 0 and note in said
 
 
 def test_files_that_are_misspelt_or_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

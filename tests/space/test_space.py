@@ -69,7 +69,7 @@ def test_parse() -> None:
         "x int -9223372036854775807..5, y int 5..9223372036854775807, z double -0.001..250.0"
     )
     assert Space.parse(r"e enum('it''s', 'back\\slash', 'a\'b')").attributes[0].axis.decode(0) == "it's"
-    assert Space.parse("x double 0...5") == Space.parse("x double 0.0..0.5")
+    assert Space.parse("x double 0.. .5") == Space.parse("x double 0.0..0.5")
     assert Space.parse("x double 0..inf") != Space.parse("x double 0..nan")
     assert Space.parse("d date '2020-02-29'..").attributes[0].first == 18321
 

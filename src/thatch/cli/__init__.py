@@ -5,6 +5,7 @@ In reading order:
     tabular            rows as text
     terminal           colours and progress, which only a terminal gets
     arguments          what several commands take: a space, clauses with their places; exit statuses
+    clause_help        `thatch help clauses`
     parser             the parser of arguments, with answers to mistakes
     request            what every command over tables and files is asked
     match_request      what `thatch match` is asked to do, whichever engine does it

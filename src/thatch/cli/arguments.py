@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from thatch.errors import CallerError, ClauseError, shown
+from thatch.errors import CallerError, ClauseError, SpaceError, shown
 from thatch.region.region import Region
 from thatch.space.space import Space
 
@@ -49,18 +49,41 @@ def add_json(command: argparse.ArgumentParser) -> None:
 
 def space_of(text: str, time_zone: str | None) -> Space:
     """A space written out, or in a file; JSON if it looks like it."""
+    file = None
     if os.path.isfile(text):  # of a text that no file can be called, False
-        try:
-            text = Path(text).read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise CallerError(f"{text}: not UTF-8 text: {error.reason} at byte {error.start}") from None
-    elif " " not in text.strip():
-        raise CallerError(f"--space {text!r} is neither a space like 'price double' nor a file that exists")
-    if text.lstrip().startswith("{"):
-        if time_zone is not None:
-            raise CallerError("a space in JSON has its own time zone: leave out --time-zone")
-        return Space.from_json(text)
-    return Space.parse(text, time_zone or "UTC")
+        file, text = text, _content(text)
+    elif os.path.isdir(text):
+        raise CallerError(f"--space: {text} is a folder: give a file in it, or a space like 'price double'")
+    elif " " not in text.strip() and not text.startswith("{"):
+        raise CallerError(
+            f"--space {text!r} is neither a space like 'price double' nor a file that exists; a space stands in quotes"
+        )
+    if text.lstrip().startswith("{") and time_zone is not None:
+        raise CallerError("a space in JSON has its own time zone: leave out --time-zone")
+    try:
+        if text.lstrip().startswith("{"):
+            return Space.from_json(text)
+        return Space.parse(text, "UTC" if time_zone is None else time_zone)
+    except SpaceError as error:
+        if file is None:
+            raise
+        meant = ". Is this a file of rules? They are given with --where" if _has_rules(file, text) else ""
+        raise CallerError(f"{error.within(file)}{meant}") from None
+
+
+def _content(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CallerError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _has_rules(file: str, text: str) -> bool:
+    """Whether a file that holds no space looks like one of rules."""
+    first = text[:1_000].lower()
+    return file.endswith((".yaml", ".yml", ".toml", ".csv")) or any(
+        each in first for each in ("<", ">", " = ", "where", " in (", " like ", " between ", " is ")
+    )
 
 
 class NamedClause(NamedTuple):

@@ -21,10 +21,11 @@ from thatch.cli.arguments import (
     shown_value,
     space_of,
 )
-from thatch.errors import EmptyRegionWarning, shown, unknown
+from thatch.errors import CallerError, EmptyRegionWarning, shown, unknown
 from thatch.region.region import Region
 from thatch.space.json_values import read_json, readable, typed_event
 from thatch.space.space import Space
+from thatch.where.reasons import why_empty
 
 if TYPE_CHECKING:
     from thatch.table.explain import Explanation
@@ -59,9 +60,11 @@ def run(options: argparse.Namespace) -> int:
     from thatch.table.table import SubscriptionTable
 
     space = space_of(options.space, options.time_zone)
-    given = None if options.event is None else read_json(options.event, "--event")
+    given = None if options.event is None else _object(options.event)
+    for name in given or ():
+        if space.index(name) is None:
+            print(_stranger(name, space), file=sys.stderr)
     event = None if given is None else typed_event(given, space)
-    strangers = [name for name in given or () if space.index(name) is None]
     clauses = named_clauses(clauses_of(options.by, options.file))
     table = SubscriptionTable(space)
     with warnings.catch_warnings():
@@ -78,9 +81,7 @@ def run(options: argparse.Namespace) -> int:
         )
         return OK
     why = table.explain(THE_CLAUSE, event)
-    print(as_text(_outcome(why)) if options.json else "\n".join(_explained(why, region)))
-    for name in strangers:
-        print(_stranger(name, space), file=sys.stderr)
+    print(as_text(_outcome(why)) if options.json else "\n".join(_explained(why, region, options.clause)))
     return OK if why.matches else NO
 
 
@@ -98,11 +99,21 @@ def _stranger(name: str, space: Space) -> str:
     return f"thatch: {shown(name)} of the event is ignored: {unknown('attribute', name, names)}"
 
 
-def _explained(why: Explanation, region: Region) -> list[str]:
+def _object(text: str) -> dict[str, Any]:
+    """The event that is typed after --event."""
+    if not text.lstrip().startswith(("{", "[")):
+        given = "give the object itself, such as '{\"price\": 5}'"
+        raise CallerError(f"--event is not an object in JSON: {given}, not {shown(text)}")
+    found: dict[str, Any] = read_json(text, "--event")
+    return found
+
+
+def _explained(why: Explanation, region: Region, clause: str) -> list[str]:
     if why.matches:
         return ["the event matches"]
     if region.is_empty:
-        return ["the event does not match: no event can match the clause"]
+        reason = why_empty(clause, region.space)
+        return ["the event does not match: no event can match the clause" + (f": {reason}" if reason else "")]
     count = len(region.terms)
     lines = ["the event does not match:" if count == 1 else f"none of {count:,} alternatives matches; the nearest one:"]
     for each in why.failures or ():

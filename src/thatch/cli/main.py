@@ -24,6 +24,7 @@ from thatch.cli import (
     warm,
 )
 from thatch.cli.arguments import BAD_INPUT, INTERRUPTED, OK
+from thatch.cli.clause_help import CLAUSES
 from thatch.cli.parser import Parser
 from thatch.cli.terminal import styled
 from thatch.errors import ThatchError, missing_extra
@@ -37,6 +38,9 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["help", "clauses"]:
+        print(CLAUSES, end="")
+        return OK
     if given[:1] == ["help"]:  # as in other programs
         given = [*given[1:2], "--help"]
     options = parser.parse_args(given)
@@ -75,7 +79,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="thatch",
         description="Who wants this event, and is this subscription already covered by the others?",
-        epilog="Begin with `thatch demo`. `thatch COMMAND --help` has an example for each command.",
+        epilog="Begin with `thatch demo`. `thatch COMMAND --help` has an example for each command; "
+        "`thatch help clauses` says what a clause may say.",
     )
     parser.add_argument("--version", action="version", version=f"thatch {__version__}")
     commands = parser.add_subparsers(metavar="command")

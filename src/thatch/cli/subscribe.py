@@ -9,6 +9,7 @@ from typing import Any
 from thatch.cli.client_arguments import add_client, connected, run_client
 from thatch.cli.parser import whole_number
 from thatch.errors import CallerError
+from thatch.where.reasons import why_empty
 
 
 def add(commands: Any) -> None:
@@ -29,6 +30,8 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.durable and not options.name:
         raise CallerError("--durable needs --name: the events are kept for the client of this name")
+    if options.count is not None and options.count < 1:
+        raise CallerError(f"--count is at least 1, not {options.count}")
     return run_client(_print_events(options))
 
 
@@ -36,6 +39,9 @@ async def _print_events(options: argparse.Namespace) -> None:
     from thatch.protocol.codec import event_json
 
     async with connected(options) as client:
+        if client.space.where(options.clause).is_empty:
+            why = why_empty(options.clause, client.space)
+            print("thatch: no event can match this clause" + (f": {why}" if why else ""), file=sys.stderr, flush=True)
         subscription = await client.subscribe(options.clause, durable=options.durable)
         print("settled: no matching event is missed from now on", file=sys.stderr, flush=True)
         count = 0

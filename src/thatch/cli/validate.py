@@ -24,6 +24,7 @@ from thatch.errors import CallerError, ClauseError
 from thatch.space.space import Space
 from thatch.space.times import zone_of
 from thatch.where.names import names_in
+from thatch.where.reasons import why_empty
 
 COUNTED = 20  # constructs that are listed
 UNREADABLE = "rule without an id of its own or without a clause"
@@ -67,9 +68,9 @@ def run(options: argparse.Namespace) -> int:
                 print(_pointed(each))
             elif len(checked) == 1:
                 print(f"valid: {each['sql']}")
-            if each["valid"] and each["sql"] == "FALSE":
+            if each.get("note"):
                 named = "" if each["id"] == each["place"] else f", rule {each['id']}"
-                print(f"{each['place']}{named}: valid, but no event can match it")
+                print(f"{each['place']}{named}: valid, {each['note']}")
         if wrong > 1:
             print("\n".join(_counts(constructs)))
         print(f"{len(checked) - wrong:,} of {len(checked):,} clauses are valid")
@@ -98,7 +99,7 @@ def _space(options: argparse.Namespace, given: Sequence[NamedClause]) -> Space:
     source = events_of(options.events, Format())
     if not source.has_types:
         raise CallerError("CSV and JSON have no types: declare the space of the events with --space")
-    zone = options.time_zone or "UTC"
+    zone = "UTC" if options.time_zone is None else options.time_zone
     paths = names_in([each.clause for each in given], zone_of(zone))
     return Space.of_columns(source.schema, paths, zone, on_error="skip")
 
@@ -124,7 +125,13 @@ def _checked(each: NamedClause, space: Space) -> dict[str, Any]:
     except ClauseError as error:
         found |= {"valid": False, "construct": error.construct, "line": error.line, "column": error.column}
         return found | {"rule": error.rule, "hint": error.hint}
-    return found | {"valid": True, "sql": region.to_sql(), "terms": len(region.terms)}
+    found |= {"valid": True, "sql": region.to_sql(), "terms": len(region.terms)}
+    if found["sql"] == "FALSE":
+        why = why_empty(each.clause, space)
+        found["note"] = "but no event can match it" + (f": {why}" if why else "")
+    elif found["sql"] == "TRUE" and each.clause.strip().upper() != "TRUE":
+        found["note"] = "and it matches every event"
+    return found
 
 
 def _pointed(wrong: dict[str, Any]) -> str:

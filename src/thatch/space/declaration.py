@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 from zoneinfo import available_timezones
 
 import msgspec
@@ -50,7 +50,7 @@ def attributes_of_json(text: str | bytes) -> tuple[list[Attribute], str]:
     try:
         document = msgspec.json.decode(text, type=_SpaceDocument)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        raise SpaceError(f"not a space in JSON: {json_problem(text, _SpaceDocument)}") from None
+        raise SpaceError(f"not a space in JSON: {json_problem(text, _SpaceDocument)}{_example(text)}") from None
     zone = time_zone_named(document.time_zone)
     attributes = []
     for each in document.attributes:
@@ -60,11 +60,19 @@ def attributes_of_json(text: str | bytes) -> tuple[list[Attribute], str]:
     return attributes, document.time_zone
 
 
+def _example(text: str | bytes) -> str:
+    """A space in JSON, for one that has no attributes."""
+    known = b'"attributes"' if isinstance(text, bytes) else '"attributes"'
+    return "" if known in text else f". Such as {EXAMPLE}"  # type: ignore[operator]
+
+
 def time_zone_named(name: str) -> Any:
     try:
         return times.zone_of(name)
     except ValueError as error:
-        raise SpaceError(f"the space {error}{suggestion(name, _zones())}") from None
+        is_offset = any(each in name for each in "+-:0123456789") and "/" not in name
+        close = "" if is_offset else suggestion(name, _zones())
+        raise SpaceError(f"the space {error}{close or ': a time zone is a name such as Europe/Berlin'}") from None
 
 
 @cache
@@ -95,6 +103,34 @@ def _with_domain(
 TYPES = (
     "bool tinyint smallint int bigint decimal float double date timestamp timestamp_ntz enum string".split()
 )  # that are suggested
+# What other systems call types.
+MEANT = {
+    **dict.fromkeys(("number", "numeric", "num"), "'double' or 'decimal(10,2)'"),
+    **dict.fromkeys(("money", "currency", "dec"), "'decimal(10,2)'"),
+    **dict.fromkeys(("text", "varchar", "char", "str", "object", "uuid", "utf8", "nvarchar"), "'string'"),
+    **dict.fromkeys(("integer", "int64", "uint64", "int32", "number64"), "'int'"),
+    **dict.fromkeys(("float64", "float8"), "'double'"),
+    **dict.fromkeys(("float32", "float4"), "'float'"),
+    **dict.fromkeys(("int16", "int2"), "'smallint'"),
+    "int8": "'tinyint'",
+    **dict.fromkeys(("datetime", "time", "timestamptz", "datetime64"), "'timestamp'"),
+}
+# What stands after a type and does not belong there, and what to do.
+AFTER_TYPE = {
+    "notnull": "write `not null`",
+    "non": "write `not null`",
+    "required": "write `not null`",
+    "null": "leave it out: an attribute is nullable unless it is `not null`",
+    "nullable": "leave it out: an attribute is nullable unless it is `not null`",
+    "optional": "leave it out: an attribute is nullable unless it is `not null`",
+    "[": "a domain stands without brackets: 0..1000",
+    "(": "a domain stands without brackets: 0..1000",
+    "]": "a domain stands without brackets: 0..1000",
+    "between": "a domain is written 0..1000",
+    ";": "attributes are separated by commas",
+    "\u2026": "a domain has two dots: 0..1000",
+}
+EXAMPLE = '{"attributes": [{"name": "price", "type": "double"}]}'
 BITS = {"tinyint": 8, "byte": 8, "smallint": 16, "short": 16}
 
 
@@ -131,10 +167,22 @@ class _Parser:
         return axis
 
     def attribute(self) -> Attribute:
+        start = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.source)
+        try:
+            return self._attribute()
+        except SpaceError as error:
+            if not error.line:
+                error.rule = str(error)
+                error.line, error.column = self.place(start)
+            raise
+
+    def _attribute(self) -> Attribute:
         path = [self.name()]
         while self.take("dot"):
             path.append(self.name())
         name = ".".join(path)
+        if self.peek("bad", ":") or self.peek("bad", "="):
+            self.fail("a type", f"write `{name} double`, without `{self.tokens[self.at][1]}`")
         axis = self.axis()
         bits, self.bits = self.bits, 0
         nullable, low, high, bounded = True, None, None, False
@@ -144,16 +192,18 @@ class _Parser:
                     self.fail("`null` after `not`")
                 nullable = False
             elif not bounded and (self.peek("number") or self.peek("text") or self.peek("dots")):
-                low = self.bound()
-                if not self.take("dots"):
-                    self.fail("`..` in a domain such as `0..1000`")
-                high, bounded = self.bound(), True
+                low, high = self.domain(axis)
+                bounded = True
             else:
                 break
         if bounded and not axis.has_domain:
             raise SpaceError(f"attribute {name!r}: {axis.sql} takes no domain")
         if bits:
             least = -(2 ** (bits - 1))
+            for end in (low, high):
+                if end is not None and end.lstrip("+-").isdecimal() and not least <= int(end[:80]) <= -least - 1:
+                    type_of = next(word for word, each in BITS.items() if each == bits)
+                    raise SpaceError(f"attribute {name!r}: {shown(end)} is beyond {type_of}, {least}..{-least - 1}")
             low, high = (str(least) if low is None else low), (str(-least - 1) if high is None else high)
         return _with_domain(name, axis, nullable, low, high, tuple(path) if len(path) > 1 else None)
 
@@ -162,6 +212,20 @@ class _Parser:
         if quoted is None and self.peek("number") and self.tokens[self.at][1].isalpha():
             quoted = self.take("number")  # `inf` and `nan` are names too
         return self.need("word", "an attribute name") if quoted is None else quoted.replace("``", "`")
+
+    def domain(self, axis: Axis) -> tuple[str | None, str | None]:
+        """Two values with two dots between them."""
+        is_time = isinstance(axis, DateAxis | TimestampAxis | TimestampNtzAxis)
+        if is_time and self.peek("number"):
+            self.fail("a domain", "dates stand in quotes: '2020-01-01'..'2020-12-31'")
+        low = self.bound()
+        if not self.take("dots"):
+            self.fail("`..` in a domain such as `0..1000`")
+        if self.peek("dot") or (self.peek("number") and self.source[self.tokens[self.at][2] - 1 :][:2] == ".."):
+            self.fail("a value after `..`", "a domain has two dots: 0..1000")
+        if is_time and self.peek("number"):
+            self.fail("a value in quotes", "dates stand in quotes: '2020-01-01'..'2020-12-31'")
+        return low, self.bound()
 
     def bound(self) -> str | None:
         text = self.take("text")
@@ -190,6 +254,8 @@ class _Parser:
             return StringAxis()
         try:
             if word == "decimal":
+                if not self.peek("mark", "("):
+                    self.fail("`(`", "write decimal(10,2): the number of digits, and of those after the point")
                 digits = self.listed("number")
                 if len(digits) != 2 or not all(each.isdecimal() for each in digits):
                     self.fail("decimal(precision, scale)")
@@ -199,22 +265,27 @@ class _Parser:
         except ValueError as error:
             raise error if isinstance(error, SpaceError) else SpaceError(str(error)) from None
         self.at -= 1
-        self.fail(
-            f"a type{suggestion(word, TYPES)}: "
+        meant = f" (did you mean {MEANT[word]}?)" if word in MEANT else suggestion(word, TYPES)
+        raise self.error(
+            f"a type{meant}: "
             "bool, tinyint, smallint, int, decimal(p,s), float, double, date, timestamp, timestamp_ntz, "
             "enum('a','b'), string"
         )
-        raise AssertionError
 
     def listed(self, kind: str) -> list[str]:
         if not self.take("mark", "("):
             self.fail("`(`")
-        items = [self.need(kind, f"a {kind}")]
+        items = [self.member(kind)]
         while self.take("mark", ","):
-            items.append(self.need(kind, f"a {kind}"))
+            items.append(self.member(kind))
         if not self.take("mark", ")"):
             self.fail("`)`")
         return items
+
+    def member(self, kind: str) -> str:
+        if kind == "text" and (self.peek("word") or self.peek("number")):
+            self.fail("a text", f"texts stand in quotes: '{self.tokens[self.at][1][:40]}'")
+        return self.need(kind, f"a {kind}")
 
     def peek(self, kind: str, word: str | None = None) -> bool:
         if self.at >= len(self.tokens) or self.tokens[self.at][0] != kind:
@@ -231,18 +302,31 @@ class _Parser:
         found = self.take(kind)
         if found is None:
             self.fail(what)
-        assert found is not None
         return found
 
     def end(self) -> None:
         if self.at < len(self.tokens):
-            self.fail("`,` or the end")
+            self.fail("`,` or the end", AFTER_TYPE.get(self.tokens[self.at][1].lower(), ""))
 
-    def fail(self, wanted: str) -> None:
+    def fail(self, wanted: str, hint: str = "") -> NoReturn:
+        raise self.error(wanted, hint)
+
+    def error(self, wanted: str, hint: str = "") -> SpaceError:
         if self.at < len(self.tokens):
             _, found, start = self.tokens[self.at]
-            raise SpaceError(f"column {start + 1} of the space: expected {wanted}, found {shown(found)}")
-        raise SpaceError(f"the space ends where {wanted} is expected: {shown(self.source)}")
+            rule = f"expected {wanted}, found {shown(found)}"
+        else:
+            start, rule = len(self.source), f"the space ends where {wanted} is expected: {shown(self.source)}"
+        rule += f" ({hint})" if hint else ""
+        line, column = self.place(start)
+        place = f"line {line}, column {column}" if "\n" in self.source.strip() else f"column {start + 1}"
+        error = SpaceError(f"{place} of the space: {rule}" if self.at < len(self.tokens) else rule)
+        error.rule, error.line, error.column = rule, line, column
+        return error
+
+    def place(self, start: int) -> tuple[int, int]:
+        """Line and column of a character."""
+        return self.source.count("\n", 0, start) + 1, start - self.source.rfind("\n", 0, start)
 
 
 def _unquoted(text: str) -> str:

@@ -65,6 +65,12 @@ class Space:
         for index, attribute in enumerate(attributes):
             if len(attribute.path) > 1:
                 self._nested.setdefault(attribute.path[0].lower(), []).append(index)
+        for name, fields in self._nested.items():
+            if name in self._index:
+                raise SpaceError(
+                    f"attribute {attributes[self._index[name]].name!r} cannot have a value and fields, such as "
+                    f"{attributes[fields[0]].name!r}: leave one out"
+                )
         # The box of everything, NULL included.
         self.low = np.array([[attribute.low for attribute in attributes]], np.int64)
         self.high = np.array([[attribute.last for attribute in attributes]], np.int64)

@@ -62,7 +62,7 @@ def json_problem(text: str | bytes, kind: Any = Any) -> str:
     """
     try:
         text = text.decode() if isinstance(text, bytes) else text
-        value = json.loads(text, parse_int=_number, parse_float=_number)
+        value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_raise_not_json)
     except json.JSONDecodeError as error:
         if not text[error.pos :].strip():
             return (
@@ -72,9 +72,19 @@ def json_problem(text: str | bytes, kind: Any = Any) -> str:
         return f"line {error.lineno}, column {error.colno}: {what}, near {shown(text[error.pos :][:NEAR_SHOWN])}"
     except RecursionError:
         return "it is nested too deep"
+    except _NotJsonError as error:
+        return f"{error} is no JSON: write it as a string, {json.dumps(str(error))}"
     except ValueError:
         return "it is not UTF-8 text"
     return next(_problems(value, inspect.type_info(kind), ""), "it has numbers or texts that JSON does not have")
+
+
+class _NotJsonError(Exception):
+    """NaN or Infinity, which Python reads."""
+
+
+def _raise_not_json(text: str) -> None:
+    raise _NotJsonError(text)
 
 
 def _number(text: str) -> float:

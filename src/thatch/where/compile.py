@@ -17,6 +17,7 @@ from thatch.space.axis import BoolAxis, EnumAxis, StringAxis
 from thatch.space.decimals import DecimalAxis
 from thatch.space.space import Space
 from thatch.where import coercion
+from thatch.where.hints import explained, value_hint
 from thatch.where.lexer import (
     ARITHMETIC,
     BAD_LITERAL,
@@ -39,6 +40,7 @@ from thatch.where.plans import (
     IsNull,
     Like,
     Listed,
+    Literals,
     Operand,
     Or,
     TooMany,
@@ -57,16 +59,14 @@ def compile_clause(clause: str, space: Space, terms_max: int, plans: dict[str, A
     """The region of a clause: what `Space.where` returns. `plans` keeps the plans of this space by clause shape."""
     if not isinstance(clause, str):
         raise CallerError(f"a clause is a string, not {type(clause).__name__}")
-    shape, literals = scan(clause, space.zone)
-    plan = plans.get(shape)
-    if plan is None:
-        plan = _planned(clause, shape, space)
-        plan = plan, plan.count()
-        if len(shape) <= SHAPE_SIZE_MAX:
-            if len(plans) >= SHAPES_MAX:
-                plans.pop(next(iter(plans)), None)  # the oldest
-            plans[shape] = plan
-    root, count = plan
+    try:
+        return _compiled(clause, space, terms_max, plans)
+    except ClauseError as error:
+        raise explained(error, clause, space) from None
+
+
+def _compiled(clause: str, space: Space, terms_max: int, plans: dict[str, Any]) -> Region:
+    root, count, literals = plan_of(clause, space, plans)
     if count > COUNT_MAX * terms_max:
         raise TooManyTerms(count, terms_max)
     try:
@@ -81,6 +81,20 @@ def compile_clause(clause: str, space: Space, terms_max: int, plans: dict[str, A
     return region
 
 
+def plan_of(clause: str, space: Space, plans: dict[str, Any]) -> tuple[ClausePlan, int, Literals]:
+    """The plan of a clause, how many terms it may need, and the literals to run it with."""
+    shape, literals = scan(clause, space.zone)
+    plan = plans.get(shape)
+    if plan is None:
+        plan = _planned(clause, shape, space)
+        plan = plan, plan.count()
+        if len(shape) <= SHAPE_SIZE_MAX:
+            if len(plans) >= SHAPES_MAX:
+                plans.pop(next(iter(plans)), None)  # the oldest
+            plans[shape] = plan
+    return (*plan, literals)
+
+
 def _planned(clause: str, shape: str, space: Space) -> ClausePlan:
     import sqlglot
     from sqlglot import errors, exp
@@ -93,7 +107,7 @@ def _planned(clause: str, shape: str, space: Space) -> ClausePlan:
         offset = _parse_offset(clean, details, clause)
         near = clause[offset : offset + 20].strip()
         what = f"is malformed near {shown(near)}" if near else "ends too early"
-        raise at(clause, offset, f"the clause {what}", "docs/clauses.md lists what is supported") from None
+        raise at(clause, offset, f"the clause {what}", "`thatch help clauses` lists what is supported") from None
     except (errors.SqlglotError, RecursionError) as error:
         raise ClauseError(f"the clause cannot be parsed: {type(error).__name__}") from None
     try:
@@ -190,8 +204,7 @@ class _Planner:
         operand = self.operand(right)
         if operand is None:
             if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-                two = "a column compared with a column"
-                raise self.refusal(right, f"{two} is not supported", "compare it with a literal", two)
+                raise self.two_columns(left, right)
             raise self.unsupported(right)
         if isinstance(left, exp.Column):
             index, attribute = self.attribute(left)
@@ -205,6 +218,18 @@ class _Planner:
         if constant is None:
             raise self.unsupported(left)
         return ConstantComparison(constant, operator, operand, positive)
+
+    def two_columns(self, left: exp.Expr, right: exp.Expr) -> ClauseError:
+        """A column compared with a column, or with a word that is none."""
+        for one, other in ((left, right), (right, left)):
+            known, name = self.space.index(".".join(one.name.split(PART))), other.name
+            if known is not None and PART not in name and self.space.index(name) is None:
+                hint = value_hint(name, self.space.attributes[known])
+                return self.refusal(other, f"no attribute {shown(name)}", hint, f"unknown attribute {shown(name)}")
+        for each in (left, right):
+            self.attribute(each)
+        two = "a column compared with a column"
+        return self.refusal(right, f"{two} is not supported", "compare it with a literal", two)
 
     def listed(self, node: exp.Expr, positive: bool) -> ClausePlan:
         left = _bare(node.this, self.exp)
@@ -307,6 +332,9 @@ class _Planner:
                 rule = f"no field {path[-1]!r} in a column {path[0]!r}"
                 raise self.refusal(node, rule, f"there is a column whose name has a dot: write `{name}` in backticks")
             close = closest(name, names)
+            if len(path) > 1 and self.space.index(path[-1]) is not None:
+                hint = f"did you mean {path[-1]!r}? Table names are left out"
+                raise self.refusal(node, f"no attribute {shown(name)}", hint, f"unknown attribute {shown(name)}")
             hint = f"did you mean {close!r}?" if close else f"attributes are: {', '.join(names[:12])}"
             raise self.refusal(node, f"no attribute {shown(name)}", hint, f"unknown attribute {shown(name)}")
         return index, self.space.attributes[index]

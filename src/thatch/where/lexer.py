@@ -185,7 +185,9 @@ def _raw(token: str) -> str:
 def at(text: str, offset: int, rule: str, hint: str = "", construct: str = MALFORMED_CLAUSE) -> ClauseError:
     """An error at a character of the clause."""
     line = text.count("\n", 0, offset) + 1
-    return ClauseError(rule, line, offset - (text.rfind("\n", 0, offset) + 1) + 1, hint, construct)
+    error = ClauseError(rule, line, offset - (text.rfind("\n", 0, offset) + 1) + 1, hint, construct)
+    error.offset = offset
+    return error
 
 
 def literal_offset(text: str, slot: int) -> int:
@@ -199,10 +201,18 @@ _TOKEN = re.compile(
     r"|(?P<operator><=>|<=|>=|<>|!=|!<|!>|==|[=<>!(),-])|(?P<other>.)",
     re.DOTALL,
 )
+COMPARISONS = frozenset(("<=>", "<=", ">=", "<>", "!=", "!<", "!>", "==", "=", "<", ">"))
+# Of a clause itself, with what is no SQL: for hints (hints.py).
+TOKENS = re.compile(
+    rf"\s++|{_COMMENT}|(?P<literal>{_TYPED}|{_RAW}|{_STRING}|{_NUMBER})|(?P<name>{_QUOTED_NAME})"
+    r"|(?P<word>[^\W\d]\w*+)|(?P<digits>[0-9][\w.]*+)"
+    r"|(?P<operator><=>|=>|=<(?!>)|===|=!|=~|!~|:=|<=|>=|<>|!=|!<|!>|==|[=<>!(),-])|(?P<other>.)",
+    re.DOTALL,
+)
 _CALL = re.compile(r"\s*\(")
 _SIGNED = re.compile(rf"\s*{MARK}[idf]")
-_GRAMMAR = frozenset("AND OR NOT BETWEEN IN LIKE ESCAPE IS NULL TRUE FALSE UNKNOWN DISTINCT FROM".split())
-_REFUSED = {
+GRAMMAR = frozenset("AND OR NOT BETWEEN IN LIKE ESCAPE IS NULL TRUE FALSE UNKNOWN DISTINCT FROM".split())
+REFUSED = {
     "CASE": "CASE",
     "SELECT": "a sub-query",
     "EXISTS": "a sub-query",
@@ -219,9 +229,37 @@ _REFUSED = {
     "SOME": "LIKE SOME",
     "TIMESTAMP_NTZ": "a timestamp without time zone",
 }
+_PREFIX = "a constant prefix is supported: LIKE 'abc%'"
+ADVICE = {  # what to write instead
+    "CASE": "write the conditions out with AND and OR",
+    "a sub-query": "write the values: IN (1, 2)",
+    "CAST": "write the literal as the attribute's type has it",
+    "an interval": "write the date or the timestamp that is meant",
+    "RLIKE": _PREFIX,
+    "REGEXP": _PREFIX,
+    "ILIKE": _PREFIX,
+    "LIKE ANY": f"join conditions by OR; {_PREFIX}",
+    "LIKE ALL": f"join conditions by AND; {_PREFIX}",
+    "LIKE SOME": f"join conditions by OR; {_PREFIX}",
+    "COLLATE": "leave it out: strings are compared by their bytes",
+    "arithmetic": "write the value",
+    "a timestamp without time zone": "compare a timestamp_ntz with a text: '2020-02-29 13:45:00'",
+}
 PART = "\x1f"  # between a column and its field, in a name for the parser
-RESERVED = _GRAMMAR | _REFUSED.keys()  # attributes of these names are written in backticks
+RESERVED = GRAMMAR | REFUSED.keys()  # attributes of these names are written in backticks
+_QUOTE = "a typographic quote: write '"
 _HINTS = {
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u00b4\u201c\u201d\u201e\u2033\u00ab\u00bb", _QUOTE),
+    "#": "comments begin with --",
+    "[": "names stand in backticks",
+    "{": "write the value",
+    "$": "write the value",
+    "@": "write the value",
+    "~": "LIKE 'a%' for a prefix",
+    "\u2264": "write <=",
+    "\u2265": "write >=",
+    "\u2260": "write <>",
+    "\u2212": "write -",
     "+": "arithmetic is not supported: write the value",
     "*": "arithmetic is not supported: write the value",
     "/": "arithmetic is not supported: write the value; comments do not nest",
@@ -279,7 +317,7 @@ def sanitised(text: str, shape: str) -> Sanitised:
             if word in ("AND", "OR"):
                 nots = open_nots[-1] if open_nots else 0
             is_function = _CALL.match(shape, match.end()) is not None
-            written = word if word in _GRAMMAR else (token if is_function else f"`{token}`")
+            written = word if word in GRAMMAR else (token if is_function else f"`{token}`")
         elif kind == "name":
             _check_quoted_name(token, text, offset)
             written = token
@@ -340,9 +378,9 @@ def _check_tokens(shape: str) -> None:
 
 
 def _check_word(word: str, text: str, offset: int) -> None:
-    if word in _REFUSED:
-        what, hint = _REFUSED[word], "if it is an attribute, write it in backticks"
-        raise at(text, offset, f"{what} is not supported", hint, what)
+    if word in REFUSED:
+        what = REFUSED[word]
+        raise at(text, offset, f"{what} is not supported", ADVICE[what], what)
     _check_size(word, text, offset)
 
 
