@@ -21,7 +21,7 @@ from thatch.cli.arguments import (
     shown_value,
     space_of,
 )
-from thatch.errors import EmptyRegionWarning, shown, unknown
+from thatch.errors import CallerError, EmptyRegionWarning, shown, unknown
 from thatch.region.region import Region
 from thatch.space.json_values import read_json, readable, typed_event
 from thatch.space.space import Space
@@ -56,10 +56,14 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from thatch.cli.evidence import evidence
+    from thatch.local.documents import key_given_twice
     from thatch.table.table import SubscriptionTable
 
     space = space_of(options.space, options.time_zone)
     given = None if options.event is None else read_json(options.event, "--event")
+    twice = None if options.event is None else key_given_twice(options.event)
+    if twice is not None:
+        raise CallerError(f"--event: the key {shown(twice)} is given twice")
     event = None if given is None else typed_event(given, space)
     strangers = [name for name in given or () if space.index(name) is None]
     clauses = named_clauses(clauses_of(options.by, options.file))
