@@ -263,22 +263,42 @@ def suggestion(name: Any, known: Iterable[str]) -> str:
     return "" if close is None else f" (did you mean {close!r}?)"
 
 
-def toml_problem(error: ValueError) -> str:
-    """Where a text is not TOML. What the parser says is in its own terms; the place is what helps.
+def toml_problem(error: ValueError, text: str = "") -> str:
+    """Where a text is not TOML, and why, in words of ours: the parser's place, and a look at the text there.
 
     >>> import tomllib
-    >>> try:
-    ...     tomllib.loads("a = 1\\nb = x")
-    ... except ValueError as error:
-    ...     print(toml_problem(error))
+    >>> for text in ("a = 1\\nb = x", "a = 1\\na = 2", "a = 'x", "a = [1"):
+    ...     try:
+    ...         tomllib.loads(text)
+    ...     except ValueError as error:
+    ...         print(toml_problem(error, text))
     line 2, column 5 cannot be read: texts stand in quotes, a key and its value are joined by =
+    line 2: 'a' is given twice
+    line 1: a quote is not closed
+    line 1: a bracket is not closed
     """
-    place = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
+    said = str(error)
+    place = re.search(r"\(at (?:line (\d+), column (\d+)|end of document)\)", said)
     if place is None:
         return "it is not UTF-8 text" if isinstance(error, UnicodeError) else "a value in it cannot be read"
-    if place[1].startswith("end"):
+    lines = text.splitlines()
+    number = int(place[1]) if place[1] else max(len(text.rstrip().splitlines()), 1)
+    line = lines[number - 1] if number <= len(lines) else ""
+    if "Cannot overwrite" in said or "Cannot declare" in said or "Cannot mutate" in said:
+        key = line.partition("=")[0] if "=" in line else line.partition("#")[0]
+        name = key.strip().strip("[]").strip(" \"'")
+        return f"line {number}: {name!r} is given twice" if name else f"line {number}: a key is given twice"
+    if said.startswith(("Unterminated string", "Illegal character '\\n'", 'Expected "\'"', "Expected '\"'")):
+        return f"line {number}: a quote is not closed"
+    if "Unclosed" in said or "Expected ']'" in said or "Expected '}'" in said:
+        return f"line {number}: a bracket is not closed"
+    if place[1] is None and (opened := [at for at, each in enumerate(lines, 1) if each.count("[") > each.count("]")]):
+        return f"line {opened[-1]}: a bracket is not closed"
+    if place[1] is None:
         return "it ends too early: a quote or a bracket is not closed, or a value is missing"
-    return f"{place[1]} cannot be read: texts stand in quotes, a key and its value are joined by ="
+    return (
+        f"line {number}, column {place[2]} cannot be read: texts stand in quotes, a key and its value are joined by ="
+    )
 
 
 def unknown(what: str, name: Any, known: Iterable[str]) -> str:

@@ -223,7 +223,6 @@ def test_a_broker_without_a_name_says_what_to_do(
         (["match", "x.parquet", "--where", "r.txt", "--master", "spork://x"], "--master is local[*]"),
         (["match", "x.parquet", "--where", "r.txt", "--output"], "--output: a value is missing"),
         (["covers", "--space", SPACE, "price", "<", "3"], "'<' is one argument too many: a clause with spaces"),
-        (["-v"], "no option -v"),
         (["demo", "--all", "--network"], "--network: cannot be given together with --all"),
         (["match", "x.parquet", "--where", "r.txt", "--o", "y"], "--o is the beginning of several options: --"),
         (["match", "x.parquet", "--where", "r.txt", "--json=yes"], "--json: takes no value"),

@@ -106,7 +106,7 @@ WRONG: list[tuple[Any, Any, str]] = [
     ({"n": [1]}, {"id": [1.5], "where": ["n = 1"]}, "ids are strings or integers, the column 'id' is double"),
     ({"n": [1]}, {"name": ["a"]}, "has no column 'id'; its columns are 'name'"),
     ({"n": [1]}, {"id": ["a"], "where": [5]}, "the column 'where' must be a string"),
-    ({"n": [1]}, {"id": ["a"], "other": [5]}, "either a column 'where' of clauses, or columns of bounds"),
+    ({"n": [1]}, {"id": ["a"], "level": [5]}, "has no column 'where' of clauses, nor columns of bounds"),
     ({"n": [1], "N": [2]}, {"id": ["a"], "where": ["n = 1"]}, "which case does not tell apart"),
     ({"n": [1], "subscription_id": [2]}, {"id": ["a"], "where": ["n = 1"]}, "where the result has its ids: rename it"),
 ]
@@ -124,7 +124,7 @@ def test_what_is_no_table() -> None:
         thatch.match(5, {"a": "TRUE"})
     with pytest.raises(CallerError, match=r"nowhere\.parquet: no such file or folder"):
         thatch.match("nowhere.parquet", {"a": "TRUE"})
-    with pytest.raises(CallerError, match="do not tell their kind by their names"):
+    with pytest.raises(CallerError, match="does not tell its kind by its name"):
         thatch.match("nowhere", {"a": "TRUE"})
     with pytest.raises(CallerError, match="the events have no column 'm'"):
         thatch.match(pa.table({"n": [1]}), {"a": "TRUE"}, Space.parse("m int"))
@@ -278,5 +278,5 @@ def test_json_lines(tmp_path: Path) -> None:
     events = pa.table({"n": [0, 5]})
     assert thatch.match(events, tmp_path / "alerts.json").column("subscription_id").to_pylist() == [6, 5]
     (tmp_path / "empty.json").write_text("\n")
-    with pytest.raises(CallerError, match="has no columns"):
+    with pytest.raises(CallerError, match=r"empty\.json: it is empty"):
         thatch.match(tmp_path / "empty.json", {1: "TRUE"}, space)

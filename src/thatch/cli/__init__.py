@@ -41,5 +41,6 @@ In reading order:
     demo               `thatch demo`: the parts as a story
     warm               `thatch warm`
     completion         `thatch completion`
+    commands           all commands, what they have in common, and how they end
     main               the command line
 """

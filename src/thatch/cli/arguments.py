@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from thatch.cli.tabular import marked
+from thatch.cli.terminal import clear_progress, is_terminal, show_progress
 from thatch.errors import CallerError, ClauseError, SpaceError, shown
 from thatch.region.region import Region
 from thatch.space.space import Space
 
-OK, NO, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit statuses
+OK, NO, BAD_INPUT, FAULT = 0, 1, 2, 3  # exit statuses
+STDIN = "-"
 THE_CLAUSE = "the clause"  # its place in messages, like `clause 1` and `file:7`
 
 
@@ -43,6 +46,26 @@ def add_files(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_delimiter(command: Any) -> None:
+    command.add_argument(
+        "--delimiter", default=",", metavar="CHARACTER", help="of CSV (default: a comma; a tab in .tsv), or `tab`"
+    )
+
+
+def delimiter_of(text: str) -> str:
+    """A character, also as people write a tab on a command line."""
+    mark = "\t" if text in ("\\t", "tab") else text
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n':
+        raise CallerError(f"--delimiter is one character, such as ';', not {shown(text)}")
+    return mark
+
+
+def announce_stdin(files: Sequence[str]) -> None:
+    """Somebody at a terminal is told that it is up to them."""
+    if STDIN in files and is_terminal(sys.stdin):
+        print("clauses, one a line; Ctrl-D ends", file=sys.stderr)
+
+
 def add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
 
@@ -51,7 +74,9 @@ def space_of(text: str, time_zone: str | None) -> Space:
     """A space written out, or in a file; JSON if it looks like it."""
     file = None
     if os.path.isfile(text):  # of a text that no file can be called, False
-        file, text = text, _content(text)
+        from thatch.local.files import decoded
+
+        file, text = text, decoded(Path(text).read_bytes(), text).removeprefix("\ufeff")
     elif os.path.isdir(text):
         raise CallerError(f"--space: {text} is a folder: give a file in it, or a space like 'price double'")
     elif " " not in text.strip() and not text.startswith("{"):
@@ -71,13 +96,6 @@ def space_of(text: str, time_zone: str | None) -> Space:
         raise CallerError(f"{error.within(file)}{meant}") from None
 
 
-def _content(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CallerError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
-
-
 def _has_rules(file: str, text: str) -> bool:
     """Whether a file that holds no space looks like one of rules."""
     first = text[:1_000].lower()
@@ -93,22 +111,36 @@ class NamedClause(NamedTuple):
     problem: str | None = None  # why there is no clause
 
 
-def clauses_of(given: Sequence[str], files: Sequence[str]) -> Iterator[NamedClause]:
+def clauses_of(given: Sequence[str], files: Sequence[str], delimiter: str = ",") -> Iterator[NamedClause]:
     """Clauses of arguments and of files of rules."""
     for number, clause in enumerate(given, 1):
         yield NamedClause(f"clause {number}", clause, f"clause {number}")
+    announce_stdin(files)
+    empty, has_rules = list[str](), bool(given)
     for name in files:
-        yield from _rules(name)
+        rules = list(_rules(name, delimiter_of(delimiter)))
+        yield from rules
+        empty += [] if rules else [name]
+        has_rules |= bool(rules)
+    check_rules(empty, has_rules)
 
 
-def _rules(name: str) -> Iterator[NamedClause]:
+def check_rules(empty: Sequence[str], has_rules: bool) -> None:
+    """Files without rules: an error if there are no others, else a warning."""
+    for name in empty:
+        if not has_rules:
+            raise CallerError(f"{name}: holds no rules")
+        print(f"thatch: {name}: holds no rules", file=sys.stderr)
+
+
+def _rules(name: str, delimiter: str) -> Iterator[NamedClause]:
     from thatch.local.files import Format
-    from thatch.local.rule_files import rules_in
+    from thatch.local.rule_files import columns_problem, rules_in
 
-    rules = rules_in(name, Format())
-    names = rules.table.schema.names
-    if "where" not in names or "id" not in names:
-        raise CallerError(f"{name}: has no columns 'id' and 'where'; its columns are {', '.join(map(repr, names))}")
+    rules = rules_in(name, Format(None, delimiter))
+    problem = columns_problem(rules.table.schema.names, needs_clauses=True)
+    if problem is not None:
+        raise CallerError(f"{name}: {problem}")
     for each in rules.unread:
         yield NamedClause(str(each.id or "?"), each.clause or "", each.place or name, each.rule)
     ids, clauses = (rules.table.column(column).to_pylist() for column in ("id", "where"))
@@ -120,14 +152,11 @@ def _rules(name: str) -> Iterator[NamedClause]:
 
 def counted_up(items: Iterator[NamedClause]) -> Iterator[NamedClause]:
     """Count long work on a terminal; quiet in a pipe."""
-    loud = sys.stderr.isatty()
-    count = 0
     for count, item in enumerate(items, 1):
-        if loud and count % 5_000 == 0:
-            print(f"\r{count:,} clauses", end="", file=sys.stderr, flush=True)
+        if count % 5_000 == 0:
+            show_progress(f"{count:,} clauses")
         yield item
-    if loud and count >= 5_000:
-        print("\r" + " " * 30 + "\r", end="", file=sys.stderr, flush=True)
+    clear_progress()
 
 
 def named_clauses(items: Iterator[NamedClause]) -> dict[str, str]:
@@ -160,4 +189,4 @@ def compiled(place: str, clause: str, space: Space) -> Region:
     try:
         return space.where(clause)
     except ClauseError as error:
-        raise CallerError(f"{place}: {error}") from None
+        raise CallerError(f"{place}: {error}\n{marked(clause, error.line, error.column)}") from None

@@ -20,6 +20,7 @@ from thatch.cli.demo_flights import (
     subscriptions,
 )
 from thatch.errors import CallerError
+from thatch.local.writing import check_can_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,6 +87,9 @@ def save(folder: Path) -> tuple[Path, Path]:
     import pyarrow.parquet as pq
     from pyarrow import csv
 
+    if folder.is_file():
+        raise CallerError(f"{folder} is a file, a folder is needed")
+    check_can_write(str(folder))
     if folder.exists() and any(folder.iterdir()):
         raise CallerError(f"{folder} exists already: choose another folder")
     known = flights()

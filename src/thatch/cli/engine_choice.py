@@ -34,6 +34,10 @@ def chosen_engine(options: argparse.Namespace, request: Request) -> tuple[Engine
     """The engine, and why."""
     name, why = _choice(options, request.events, request.where, request.reading)
     if name == "local":
+        of_spark = [each for each in ("master", "conf") if getattr(options, each)]
+        of_spark += ["strategy"] if getattr(options, "strategy", "auto") != "auto" else []
+        if of_spark:
+            raise CallerError(f"--{of_spark[0]} is for --engine spark")
         return LocalEngine(options.is_program), why
     if options.master is not None and not MASTER.fullmatch(options.master):
         raise CallerError(

@@ -18,7 +18,7 @@ class MatchRequest(Request):
 
     @property
     def output_kind(self) -> str:
-        return self.writing or output_kind(self.output)
+        return output_kind(self.output, self.writing)
 
     @property
     def skipped_path(self) -> str:

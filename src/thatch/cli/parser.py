@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from thatch.cli.arguments import BAD_INPUT
+from thatch.cli.terminal import styled
 from thatch.errors import closest, shown, suggestion
 
 # What argparse says in its own terms, and what we say.
@@ -21,23 +23,49 @@ _WORDS = (
 _REQUIRED = "the following arguments are required: "  # how argparse begins this sentence
 
 
+# What an option is called elsewhere, and by which name a command of ours may know it.
+_OTHER_NAMES = {
+    "--rules": "--where", "--file": "--where", "--subscriptions": "--where", "--schema": "--space", "--out": "--output",
+}  # fmt: skip
+
+
+class WrongUsage(SystemExit):
+    """Arguments that cannot be used; `said` is what was answered."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(BAD_INPUT)
+        self.said = said
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that answers a mistake with what to do instead of a list of all that there is."""
 
+    _given: Sequence[str] = ()
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        given = list(sys.argv[1:] if args is None else args)
+        self._given = given = list(sys.argv[1:] if args is None else args)
+        known, seen = self._option_string_actions, set[str]()
         for token in self._own_options(given):
             name = token.partition("=")[0]
-            if not any(option.startswith(name) for option in self._option_string_actions):
-                self.error(f"no option {name}{suggestion(name, self._option_string_actions)}")
+            meant = [name] if name in known else [option for option in known if option.startswith(name)]
+            if not meant:
+                other = _OTHER_NAMES.get(name)
+                close = f" (did you mean {other!r}?)" if other in known else suggestion(name, known)
+                self.error(f"no option {name}{close}")
+            once = len(meant) == 1 and isinstance(known[meant[0]], argparse._StoreAction)
+            if once and meant[0] in seen:
+                self.error(f"{meant[0]} is given twice")
+            seen.add(meant[0])
         return super().parse_known_args(given, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, rest = self.parse_known_args(args, namespace)
         if rest:
             what = f"no option {rest[0]}" if rest[0].startswith("-") else f"{shown(rest[0])} is one argument too many"
-            hint = "" if rest[0].startswith("-") else ": a clause with spaces stands in quotes"
-            getattr(options, "command_parser", self).error(f"{what}{hint}")
+            command = getattr(options, "command_parser", self)
+            takes_clauses = any(each.metavar == "CLAUSE" for each in command._actions)
+            hint = ": a clause with spaces stands in quotes" if takes_clauses and not rest[0].startswith("-") else ""
+            command.error(f"{what}{hint}")
         return options
 
     def _own_options(self, given: Sequence[str]) -> Iterator[str]:
@@ -67,14 +95,22 @@ class Parser(argparse.ArgumentParser):
         for theirs, ours in _WORDS:
             message = re.sub(theirs, ours, message)
         if message.startswith(_REQUIRED):
-            said = f"{command} needs {message.removeprefix(_REQUIRED)}"
+            said = f"{command} needs {message.removeprefix(_REQUIRED)}{self._file_of(message)}"
         else:
             said = (f"{command}: " if command else "") + message.removeprefix("argument ")
-        lines = [f"thatch: {said}"]
+        lines = [f"{styled('thatch:', 'red', sys.stderr)} {said}"]
         if self.epilog and self.epilog.startswith("example: "):
             lines.append(f"  {self.epilog}")
         lines.append(f"  `{self.prog} --help` says more")
-        self.exit(BAD_INPUT, "\n".join(lines) + "\n")
+        self._print_message("\n".join(lines) + "\n", sys.stderr)
+        raise WrongUsage(said)
+
+    def _file_of(self, message: str) -> str:
+        """A file that was given without the option that it belongs to."""
+        missing = re.findall(r"--(?:where|space)\b", message)
+        files = [token for token in self._given if not token.startswith("-") and os.path.isfile(token)]
+        takes_files = any(not each.option_strings for each in self._actions)
+        return f": {missing[0]} {files[0]}" if missing == ["--where"] and files and not takes_files else ""
 
 
 def number(text: str) -> float:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from thatch.cli.arguments import OK, add_files, add_json, clauses_of, named_clauses, space_of
-from thatch.cli.overlay_arguments import add_policy, policy_of
+from thatch.cli.overlay_arguments import add_policy, check_sizes, policy_of
 from thatch.cli.parser import number, whole_number
 from thatch.errors import CallerError
 
@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
     from thatch.cli.simulated import run_to_end
     from thatch.sim.scenarios import Options
 
+    _check_together(options)
     to = None
     if options.to_cover is not None:
         cover = None if options.to_cover == "none" else options.to_cover
@@ -76,3 +77,21 @@ def run(options: argparse.Namespace) -> int:
         plans = plan_of_clauses(clauses.items(), space, policy_of(options), act)
     print(json.dumps(as_json(plans)) if options.json else "\n".join(map(str, plans)))
     return OK
+
+
+def _check_together(options: argparse.Namespace) -> None:
+    """Options that do nothing without others are refused."""
+    if options.to_cover is None:
+        for name in ("to_retract", "to_merge"):
+            given = getattr(options, name)
+            if given is not None and given is not False:
+                raise CallerError(f"--{name.replace('_', '-')} goes with --to-cover ENGINE")
+    if options.scenario is None:
+        for name in ("subscriptions", "degree", "events"):
+            if getattr(options, name) is not None:
+                raise CallerError(f"--{name} is the size of a scenario: it goes with --scenario NAME")
+        return
+    check_sizes(options)
+    for name, given in (("CLAUSE", options.clauses), ("--file", options.file), ("--space", options.space)):
+        if given:
+            raise CallerError(f"--scenario has its own clauses: leave out {name}")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 from thatch.broker import Broker, Plan, Policy, Settings, plan_policy, plan_subscription, plan_unsubscription
-from thatch.errors import CallerError, unknown
+from thatch.errors import NAMES_LISTED, CallerError, shown, suggestion, unknown
 from thatch.protocol.messages import Digest, Hello, LinkUp, Reject, Subscribe, seq_of
 from thatch.sim import dryrun
 from thatch.sim.record import Recorder
@@ -51,7 +52,10 @@ def plan_of_clauses(clauses: Iterable[tuple[str, str]], space: Space, policy: Po
     if act.subscribe is not None:
         return [plan_subscription(broker, CLIENT, NEW, act.subscribe, 0.0, each) for each in variants]
     if act.unsubscribe not in known:
-        raise CallerError(f"no clause {act.unsubscribe!r}; ids are those of files, FILE:LINE in text, or 'clause N'")
+        some = ", ".join(map(repr, islice(known, NAMES_LISTED))) + (", …" if len(known) > NAMES_LISTED else "")
+        raise CallerError(
+            f"no clause {act.unsubscribe!r}; ids are those of files, FILE:LINE in text, or 'clause N': {some}"
+        )
     return [plan_unsubscription(broker, CLIENT, act.unsubscribe, 0.0, each) for each in variants]
 
 
@@ -72,6 +76,10 @@ def plan_of_scenario(name: str, options: Options, act: Act, run: Callable[[Any],
     if history:
         variants.append(own.tuned(packed=True, theta=THETA if policy.theta is None else policy.theta))
     seen = {str(each.policy): each for each in variants}.values()
+    if act.unsubscribe is not None and act.unsubscribe not in net.where:
+        close = suggestion(act.unsubscribe, net.where)
+        some = ", ".join(map(repr, islice(net.where, NAMES_LISTED)))
+        raise CallerError(f"no subscription {shown(act.unsubscribe)}{close}; there are {some}, …")
     if act.subscribe is not None:
         where = net.subscriber_brokers[0]
         return [dryrun.plan_subscription(net, where, NEW, act.subscribe, each) for each in seen]

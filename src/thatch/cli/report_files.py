@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from thatch.cli.request import Request
 from thatch.cli.rules_request import AuditRequest
 from thatch.errors import CallerError
+from thatch.local.writing import cannot_write, check_can_write
 from thatch.reports.audit import Audit
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ LONG = ("matches", "phi")
 def check_report(request: Request) -> None:
     """Refuse an output that is there already, unless it may be replaced and we wrote it."""
     folder = Path(request.output or "")
-    if request.output is None or not folder.exists():
+    if request.output is None:
+        return
+    if not folder.exists():
+        check_can_write(request.output)
         return
     if not request.overwrite:
         raise CallerError(f"{folder} exists already: choose another path, or give --overwrite")
@@ -41,7 +45,10 @@ def report_folder(request: Request) -> Iterator[Path]:
     assert request.output is not None
     folder = Path(request.output)
     part = folder.with_name(f"{folder.name}.{secrets.token_hex(8)}.part")
-    part.mkdir(parents=True)
+    try:
+        part.mkdir(parents=True)
+    except OSError as error:
+        raise cannot_write(request.output, error) from None
     try:
         yield part
         if folder.exists():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from thatch.cli.arguments import OK, add_json
-from thatch.cli.overlay_arguments import add_policy, policy_of
+from thatch.cli.overlay_arguments import add_policy, check_sizes, policy_of
 from thatch.cli.parser import number, whole_number
 from thatch.errors import CallerError
 
@@ -61,16 +61,14 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from thatch.cli.simulated import simulate
+    from thatch.local.writing import check_can_write
     from thatch.sim.scenarios import SCENARIOS, Options
 
     if options.scenario is None:
         named = {each.name: each.about for each in SCENARIOS.values()}
         print(json.dumps(named) if options.json else "\n".join(f"{name:<18}{about}" for name, about in named.items()))
         return OK
-    for name in ("subscriptions", "degree", "events", "unsubscriptions"):
-        given = getattr(options, name)
-        if given is not None and given < (1 if name in ("subscriptions", "degree") else 0):
-            raise CallerError(f"--{name} {getattr(options, name)}: too few")
+    check_sizes(options)
     if not options.interval > 0:
         raise CallerError(f"--interval {options.interval:g}: a number of seconds above 0")
     chosen = Options(
@@ -79,6 +77,10 @@ def run(options: argparse.Namespace) -> int:
         replacements_per_second_max=options.replacements_per_second_max, events_first=options.events_first,
     )  # fmt: skip
     folder = None if options.output is None else Path(options.output)
+    if folder is not None and folder.is_file():
+        raise CallerError(f"{folder} is a file, a folder is needed")
+    if folder is not None:
+        check_can_write(str(folder))
     result = simulate(options.scenario, chosen, folder, not options.no_plots, options.interval)
     print(json.dumps(asdict(result)) if options.json else result.text())
     return OK

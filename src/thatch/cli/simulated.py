@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.cli.tabular import table
+from thatch.cli.terminal import clear_progress, show_progress
 from thatch.errors import CallerError, unknown
 from thatch.sim.network import Network
 from thatch.sim.plots import draw
@@ -120,8 +121,7 @@ class _Progress:
         handled = sum(sum(node.handled.values()) for node in self.network.nodes.values())
         waiting = sum(node.waiting for node in self.network.nodes.values())
         text = f"{self.network.now:,.1f} s simulated, {handled:,} messages handled, {waiting:,} waiting"
-        print(f"\r\033[K{text}, {now - self.began:.0f} s", end="", file=sys.stderr, flush=True)
+        show_progress(f"{text}, {now - self.began:.0f} s")
 
     def clear(self) -> None:
-        if self._on:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        clear_progress()

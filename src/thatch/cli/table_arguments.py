@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from thatch.cli.arguments import add_space, space_of
+from thatch.cli.arguments import STDIN, add_delimiter, add_space, announce_stdin, delimiter_of, space_of
 from thatch.cli.tabular import counted
+from thatch.errors import CallerError
+
+WEB = ("http", "https", "ftp")  # schemes that no file system reads
+STORES = ("s3", "gs", "abfs", "wasb")  # and those that Spark reads only with a file system of theirs
 
 
 def add_where(command: argparse.ArgumentParser) -> None:
@@ -24,7 +29,7 @@ def add_where(command: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--input-format", choices=("parquet", "csv", "json"), help="default: by the names of the files"
     )
-    reading.add_argument("--delimiter", default=",", metavar="CHARACTER", help="of CSV (default: a comma)")
+    add_delimiter(reading)
     reading.add_argument(
         "--multiline", action="store_true", help="records may span lines: breaks within quotes, JSON in an array"
     )
@@ -62,16 +67,34 @@ def request_fields(options: argparse.Namespace) -> dict[str, Any]:
     """What all commands on Spark take, as fields of a request."""
     from thatch.local.files import Format
 
+    check_places(options)
     return {
         "space": None if options.space is None else space_of(options.space, options.time_zone),
         "time_zone": options.time_zone or "UTC",
         "where": options.where,
         "events": options.events,
-        "reading": Format(options.input_format, options.delimiter, options.multiline),
+        "reading": Format(options.input_format, delimiter_of(options.delimiter), options.multiline),
         "skip": options.on_error == "skip",
         "output": options.output,
         "overwrite": options.overwrite,
     }
+
+
+def check_places(options: argparse.Namespace) -> None:
+    """Refuse what can never be read or written, before anything is opened."""
+    asked_for_spark = options.engine == "spark" or options.master or options.conf
+    for path in (*options.events, *options.where):
+        scheme = re.match(r"(\w+)://", path)
+        if scheme and scheme[1].lower() in WEB:
+            raise CallerError(f"{path} cannot be read: download the file, and give its path")
+        if scheme and scheme[1].lower() in STORES and not asked_for_spark:
+            hint = "download the file, or read it with --engine spark and the file system of this store"
+            raise CallerError(f"{path} cannot be read: {hint} (docs/packaging.md)")
+    if STDIN in options.events:
+        raise CallerError("events are not read from standard input: give a file, a folder or a glob")
+    if options.output is not None and not options.output.strip():
+        raise CallerError("--output is the path of a folder, not ''")
+    announce_stdin(options.where)
 
 
 def skipped_text(result: Mapping[str, Any]) -> list[str]:

@@ -31,3 +31,16 @@ def megabytes(size: int) -> str:
     ('1.5 MB', '0.0 MB')
     """
     return f"{size / 1e6:,.1f} MB"
+
+
+def marked(clause: str, line: int, column: int) -> str:
+    """A line of a clause with a mark below the column, as compilers show a mistake.
+
+    >>> print(marked("price < 5 AND prise < 3", 1, 15))
+        price < 5 AND prise < 3
+                      ^
+    """
+    text = clause.split("\n")[line - 1]
+    start = max(column - 60, 0)
+    mark = " " * (column - 1 - start) + "^"
+    return f"    {text[start : start + 100].replace(chr(9), ' ').rstrip()}\n    {mark}"

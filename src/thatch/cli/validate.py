@@ -12,6 +12,7 @@ from thatch.cli.arguments import (
     NO,
     OK,
     NamedClause,
+    add_delimiter,
     add_files,
     add_json,
     add_space,
@@ -20,6 +21,7 @@ from thatch.cli.arguments import (
     counted_up,
     space_of,
 )
+from thatch.cli.tabular import marked
 from thatch.errors import CallerError, ClauseError
 from thatch.space.space import Space
 from thatch.space.times import zone_of
@@ -44,6 +46,7 @@ def add(commands: Any) -> None:
         "--events", metavar="FILE", help="Parquet files whose columns the clauses are about, in place of --space"
     )
     add_files(command)
+    add_delimiter(command)
     add_json(command)
     command.set_defaults(run=run)
 
@@ -53,8 +56,8 @@ def run(options: argparse.Namespace) -> int:
         raise CallerError("nothing to validate: give a CLAUSE or --file FILE")
     for clause in options.clauses:
         if os.path.isfile(clause):
-            raise CallerError(f"{clause} is a file, not a clause: write --file {clause}")
-    given = list(_unique(clauses_of(options.clauses, options.file)))
+            raise CallerError(f"{clause} is a file: --file {clause}")
+    given = list(_unique(clauses_of(options.clauses, options.file, options.delimiter)))
     space = _space(options, given)
     checked = [_checked(each, space) for each in counted_up(iter(given))]
     constructs = Counter(each["construct"] for each in checked if not each["valid"])
@@ -137,14 +140,12 @@ def _checked(each: NamedClause, space: Space) -> dict[str, Any]:
 def _pointed(wrong: dict[str, Any]) -> str:
     """An error with the line it is in and a mark below the column, as compilers do."""
     if wrong["line"] is None:
-        return f"{wrong['place']}: {wrong['rule']}"
-    line = wrong["clause"].split("\n")[wrong["line"] - 1]
-    start = max(wrong["column"] - 60, 0)
-    mark = " " * (wrong["column"] - 1 - start) + "^"
+        record = f"\n    {wrong['clause']}" if wrong["clause"] else ""
+        return f"{wrong['place']}: {wrong['rule']}{record}"
     where = wrong["place"]
     if wrong["id"] != where:
         where = f"{where}, rule {wrong['id']}, line {wrong['line']}, column {wrong['column']}"
     else:
         where += f":{wrong['column']}" if wrong["line"] == 1 else f", line {wrong['line']}"
     hint = f" ({wrong['hint']})" if wrong["hint"] else ""
-    return f"{where}: {wrong['rule']}{hint}\n    {line[start : start + 100].replace(chr(9), ' ')}\n    {mark}"
+    return f"{where}: {wrong['rule']}{hint}\n{marked(wrong['clause'], wrong['line'], wrong['column'])}"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any
 
 from thatch.cli.arguments import OK, add_json, as_text
+from thatch.cli.terminal import clear_progress, show_progress
 
 if TYPE_CHECKING:
     from thatch.region.region import Region
@@ -44,10 +44,8 @@ def run(options: argparse.Namespace) -> int:
         started = {pool.submit(_timed, name): name for name in TASKS}
         for done in as_completed(started):
             seconds[started[done]] = round(done.result(), 2)
-            if sys.stderr.isatty():
-                print(f"\rcompiled {len(seconds)} of {len(TASKS)} parts", end="", file=sys.stderr, flush=True)
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+            show_progress(f"compiled {len(seconds)} of {len(TASKS)} parts")
+    clear_progress()
     total = time.perf_counter() - start
     if options.json:
         print(as_text({"seconds": round(total, 2), "parts": seconds}))

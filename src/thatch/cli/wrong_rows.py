@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from thatch.cli.tabular import marked
 from thatch.errors import BadRows
 
 NAMED = 3  # clauses or events that an error names
@@ -19,9 +20,15 @@ def wrong_clause(
 ) -> str:
     """One subscription with the place of its mistake: where it stands, and where in its clause."""
     within = "" if line is None else f"line {line}, column {column}: "
-    text = "" if clause is None else "\n    " + clause.rstrip()[:CLAUSE_SHOWN].replace("\n", "\n    ")
+    if clause is None:
+        text = ""
+    elif line is None or column is None:
+        text = "\n    " + clause.rstrip()[:CLAUSE_SHOWN].replace("\n", "\n    ")
+    else:
+        text = f"\n{marked(clause, line, column)}"
     stands = "" if place is None or place == id else f"{place}: "
-    return f"{stands}subscription {'?' if id is None else id}: {within}{rule}{text}"
+    named = "" if id is None and stands else f"subscription {'?' if id is None else id}: "
+    return f"{stands}{named}{within}{rule}{text}"
 
 
 def raise_if_any(lines: Sequence[str], more: str = "and more") -> None:

@@ -5,6 +5,7 @@ In reading order:
     files          files, folders and globs, and what they hold by their names
     text_values    columns of text to values, as Spark casts them
     events         tables and files of events, batch by batch, with the place of each row
+    csv_events     events in CSV
     json_lines     events in JSON, an object a line
     sources        events from whatever somebody has: tables, frames, paths
     documents      YAML, TOML and JSON documents of rules, with their lines

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from thatch.errors import CallerError, shown, toml_problem
+from thatch.space.structs import json_problem
 
 BYTES_MAX = 256 * 2**20  # of a document, which is held in memory
 DEPTH_MAX = 32
@@ -104,6 +105,10 @@ def _check_depth(value: Any, path: str) -> None:
 
 def _rules(document: Any, path: str) -> Iterator[tuple[str | None, Any, int | None]]:
     rules = _contained(document, path)
+    if isinstance(rules, dict) and len(rules) == 1 and key_of(rules, CONTAINERS) is not None:
+        ((key, held),) = rules.items()
+        if as_text(held) in (None, ""):
+            raise CallerError(f"{path}: `{key}` holds nothing")
     if isinstance(rules, list):
         lines = getattr(rules, "lines", None)
         for at, rule in enumerate(rules):
@@ -181,7 +186,8 @@ def _yaml(text: str, path: str) -> list[Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = path if mark is None else f"{path}:{mark.line + 1}, column {mark.column + 1}"
-        raise CallerError(f"{place}: is not YAML: {_yaml_problem(error.problem or '')}") from None
+        line = "" if mark is None else next(iter(text.split("\n")[mark.line : mark.line + 1]), "")
+        raise CallerError(f"{place}: is not YAML: {_yaml_problem(error.problem or '', line)}") from None
     except (yaml.YAMLError, UnicodeError):
         raise CallerError(f"{path}: is not YAML: it holds characters that YAML does not allow") from None
 
@@ -189,7 +195,7 @@ def _yaml(text: str, path: str) -> list[Any]:
 # What its parser says, and what that means to somebody who writes a file.
 _YAML_PROBLEMS = {
     "mapping values are not allowed": "a colon is too much, or the text before it wants quotes",
-    "cannot start any token": "a tab, or a character that wants quotes: indent with spaces",
+    "cannot start any token": "a text that begins with this character wants quotes",
     "expected ':'": "a colon after a key is missing",
     "did not find expected key": "the indentation does not fit the lines above, or a text wants quotes",
     "did not find expected '-'": "the indentation does not fit the list above",
@@ -201,7 +207,9 @@ _YAML_PROBLEMS = {
 }
 
 
-def _yaml_problem(said: str) -> str:
+def _yaml_problem(said: str, line: str) -> str:
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "a tab: indent with spaces"
     return next((ours for theirs, ours in _YAML_PROBLEMS.items() if theirs in said), "it cannot be read from here on")
 
 
@@ -296,7 +304,7 @@ def _toml(text: str, path: str) -> list[Any]:
     try:
         document = tomllib.loads(text, parse_float=Plain)
     except ValueError as error:  # also an int of more digits than Python reads
-        raise CallerError(f"{path}: is not TOML: {toml_problem(error)}") from None
+        raise CallerError(f"{path}: is not TOML: {toml_problem(error, text)}") from None
     return [_with_toml_lines(document, text)]
 
 
@@ -347,18 +355,41 @@ def _lined_list(values: list[Any], lines: list[int]) -> LinedList:
 def _json(text: str, path: str) -> list[Any]:
     import json
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            seen = set[str]()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise CallerError(f"{path}: the key {shown(twice)} is given twice")
-        return found
+    try:
+        return [json.loads(text, object_pairs_hook=_unique, parse_int=Plain, parse_float=Plain, parse_constant=Plain)]
+    except _GivenTwice as twice:
+        raise CallerError(f"{path}: the key {shown(twice.args[0])} is given twice") from None
+    except json.JSONDecodeError:
+        raise CallerError(f"{path}: is not JSON: {json_problem(text)}") from None
+
+
+class _GivenTwice(Exception):
+    """A key that an object in JSON has twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = set[str]()
+        raise _GivenTwice(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    return found
+
+
+def key_given_twice(text: str | bytes) -> str | None:
+    """A key that some object in JSON has twice; None if there is none, or the text is not JSON.
+
+    >>> key_given_twice('{"a": 1, "b": {"c": 1, "c": 2}}')
+    'c'
+    """
+    import json
 
     try:
-        return [json.loads(text, object_pairs_hook=unique, parse_int=Plain, parse_float=Plain, parse_constant=Plain)]
-    except json.JSONDecodeError as error:
-        raise CallerError(f"{path}:{error.lineno}, column {error.colno}: is not JSON: {error.msg}") from None
+        json.loads(text, object_pairs_hook=_unique, parse_int=Plain)
+    except _GivenTwice as twice:
+        return str(twice.args[0])
+    except (ValueError, RecursionError):
+        return None
+    return None
 
 
 def as_text(value: Any) -> str | None:

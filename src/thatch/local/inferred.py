@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import re
+
+import pyarrow as pa
+
 from thatch.errors import CallerError
 from thatch.local.events import EventSource
 from thatch.local.subscriptions import SubscriptionRows
 from thatch.space.event_columns import event_columns, holds_in_memory
 from thatch.space.space import Space
+
+EXAMPLE_COLUMNS = 8
+
+
+def _example(schema: pa.Schema) -> str:
+    """A space that events might have, by the looks of their first rows."""
+    found = []
+    for field in schema:
+        kinds = pa.types
+        if re.fullmatch(r"[A-Za-z_]\w*", field.name):
+            tests = {
+                "int": kinds.is_integer,
+                "double": kinds.is_floating,
+                "bool": kinds.is_boolean,
+                "date": kinds.is_date,
+            }
+            tests["timestamp"] = kinds.is_timestamp
+            found.append(f"{field.name} {next((name for name, test in tests.items() if test(field.type)), 'string')}")
+    return ", ".join(found[:EXAMPLE_COLUMNS]) or "price double, symbol string"
 
 
 def checked_space(
@@ -22,7 +45,9 @@ def checked_space(
                 "--events with a Parquet file"
             )
         if not events.has_types:
-            raise CallerError("CSV and JSON have no types: declare a space, such as 'price double, symbol string'")
+            raise CallerError(
+                f"CSV and JSON have no types: declare a space with --space, such as '{_example(events.guessed)}'"
+            )
         space = Space.of_columns(events.schema, rows.paths(events.schema, time_zone), time_zone, on_error)
     if events is not None:
         event_columns(events.value_schema(space), space, holds_in_memory)

@@ -28,13 +28,16 @@ class JsonEvents(EventSource):
     def __init__(self, files: Sequence[str]) -> None:
         self.files = files
         kinds: dict[str, pa.DataType] = {}
+        is_empty = True
         for path in files:
             for rows, _ in _chunks(path):
+                is_empty = False
                 for name in {name: None for row in rows for name in row}:
                     kind = _kind([_plain(row.get(name)) for row in rows])
                     kinds[name] = kind if name not in kinds else _united(kinds[name], kind)
         if not kinds:
-            raise CallerError(f"{', '.join(files)}: has no columns")
+            what = "it is empty" if is_empty else "has no columns: an object a line belongs here"
+            raise CallerError(f"{', '.join(files)}: {what}")
         # As Spark does: a column without any value is text, and columns are in the order of their names.
         self.schema = pa.schema([(name, _certain(kinds[name])) for name in sorted(kinds)])
 

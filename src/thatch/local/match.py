@@ -7,6 +7,7 @@ table.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections import deque
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from thatch.errors import BadRows, EventError, check_on_error
-from thatch.local.events import MALFORMED, EventBatch, EventSource
+from thatch.local.events import EventBatch, EventSource
 from thatch.local.files import Format
 from thatch.local.inferred import checked_space
 from thatch.local.sources import events_of
@@ -245,14 +246,30 @@ def in_order(items: Iterable[T], work: Callable[[T], U], threads: int) -> Iterat
 def raise_bad_events(batch: EventBatch, wrong: dict[int, str], space: Space) -> NoReturn:
     """Where the first bad events of a batch are, what is wrong with them, and what they are."""
     place, lines = batch.file or "the events", list[str]()
-    for record in batch.malformed[:WRONG_SHOWN]:
-        lines.append(f"{place}: {MALFORMED}\n    {record[:EVENT_SHOWN]}")
+    records = batch.malformed[:WRONG_SHOWN]
+    for record, line in zip(records, _lines_of(batch.file, records), strict=True):
+        lines.append(f"{place}{line}: {batch.why(record)}\n    {record[:EVENT_SHOWN]}")
     for row in sorted(wrong)[: WRONG_SHOWN - len(lines)]:
         event = {name: each for name, each in batch.read.slice(row, 1).to_pylist()[0].items() if each is not None}
         text = json.dumps(event, separators=(",", ":"), default=str, ensure_ascii=False)
         why = wrong[row] or _why(batch.rows.slice(row, 1), space)
         lines.append(f"{place}, row {batch.first + row}: {why}\n    {text[:EVENT_SHOWN]}")
     raise BadRows(lines, "and more" if len(wrong) + len(batch.malformed) > len(lines) else "")
+
+
+def _lines_of(path: str | None, records: Sequence[str]) -> list[str]:
+    """Where records stand in their file, as `:7`; nothing where they span lines."""
+    found, wanted = [""] * len(records), {record: at for at, record in reversed(list(enumerate(records)))}
+    if path is None or not wanted:
+        return found
+    with pa.input_stream(path, compression="detect") as stream:
+        for number, line in enumerate(io.BufferedReader(stream), 1):
+            at = wanted.pop(line.decode(errors="replace").rstrip("\r\n"), None)
+            if at is not None:
+                found[at] = f":{number}"
+                if not wanted:
+                    break
+    return found
 
 
 def _why(row: pa.RecordBatch, space: Space) -> str:

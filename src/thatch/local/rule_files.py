@@ -12,6 +12,7 @@ import csv
 import glob
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thatch.errors import BadRows, CallerError, closest, shown
+from thatch.local.csv_events import CsvEvents, fields_in, width_problem
 from thatch.local.documents import (
     BOUND,
     BYTES_MAX,
@@ -31,18 +33,37 @@ from thatch.local.documents import (
     as_text,
     document_rules,
     is_rule,
+    key_given_twice,
     key_of,
     value_of,
 )
-from thatch.local.events import CsvEvents, EventSource, ParquetEvents, parquet_file
-from thatch.local.files import RULE_SUFFIXES, Format, files_in, kind_of, no_such_file, one_kind, read_problem
+from thatch.local.events import EventSource, ParquetEvents, parquet_file
+from thatch.local.files import (
+    RULE_SUFFIXES,
+    Format,
+    decoded,
+    delimited,
+    files_in,
+    kind_of,
+    no_such_file,
+    one_kind,
+    read_problem,
+)
 from thatch.local.json_lines import JsonEvents, rows_of_line
 from thatch.space.space import Space
+from thatch.space.structs import json_problem
 
 STDIN = "-"
 DOCUMENTS = ("yaml", "toml", "json")
 LINE_MAX = 1 << 24  # characters of a line of text
 RECORD_SHOWN, UNREAD_SHOWN = 80, 3  # characters of a malformed record, and rows, that an error repeats
+KINDS_READ = (
+    "Rules are read from text with a clause a line, and from files that are called .csv, .tsv, .json, .yaml, .toml or "
+    ".parquet"
+)
+CLAUSE_WORDS = ("query", "filter", "expression", "rule", "predicate", "sql")  # what else a clause is called
+NO_CLAUSE = re.compile(r"\s*(\[|<|\{|---|- +\w+ *:)")  # how files of other kinds begin
+NO_RULES = {"xlsx", "xls", "ods", "doc", "docx", "odt", "rtf", "pdf", "xml", "html", "avro", "orc", "db", "sqlite"}
 NO_SPACE = Space.parse("`\x01` bool")  # of a table whose columns are no attributes
 
 RowPlaces = Callable[[Sequence[int]], list[str]]  # of rows, for people: `alerts.csv:7`
@@ -109,6 +130,8 @@ def rule_kind(path: str, format: Format) -> str:
     if own in ("yaml", "toml"):
         return own
     if own is None and _is_one_file(path):
+        if os.path.splitext(path)[1].lstrip(".").lower() in NO_RULES:
+            raise CallerError(f"{path}: is of a kind that is not read. {KINDS_READ}")
         return "text"
     return one_kind([path], Format(own or format.kind, format.delimiter, format.multiline))
 
@@ -130,8 +153,13 @@ def _of_lines(name: str, file: Any) -> RuleTable:
             if line.strip() and not line.lstrip().startswith("#"):
                 ids.append(f"{name}:{number}")
                 clauses.append(line.rstrip("\r\n"))
-    except UnicodeDecodeError as error:
-        raise CallerError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except UnicodeDecodeError:
+        if name != "stdin":
+            with open(name, "rb") as whole:
+                decoded(whole.read(), name)
+        raise CallerError(f"{name}: not UTF-8 text") from None
+    if clauses and NO_CLAUSE.match(clauses[0]):
+        raise CallerError(f"{name}: {shown(clauses[0], 40)} is no clause. {KINDS_READ}")
     table = pa.table({"id": pa.array(ids, pa.string()), "where": pa.array(clauses, pa.string())})
     return RuleTable(name, table, lambda rows: [ids[row] for row in rows])
 
@@ -141,9 +169,11 @@ def _of_lines(name: str, file: Any) -> RuleTable:
 
 def _of_text_table(path: str, files: Sequence[str], kind: str, format: Format) -> RuleTable:
     if kind == "csv":
-        source: EventSource = CsvEvents(files, Format("csv", format.delimiter, multiline=True))
+        format = delimited(files, Format("csv", format.delimiter, multiline=True))
+        source: EventSource = CsvEvents(files, format)
         lines = partial(_csv_lines, files, format.delimiter)
     else:
+        _check_keys(files)
         source, lines = JsonEvents(files), partial(_json_lines, files)
     batches, malformed = [], []
     for batch in source.batches(NO_SPACE):
@@ -151,10 +181,10 @@ def _of_text_table(path: str, files: Sequence[str], kind: str, format: Format) -
         malformed += batch.malformed
     bad_places = [span.place for span in lines() if span.rows is None] if malformed else []
     known = len(bad_places) == len(malformed)
-    unread = [
-        UnreadRule(bad_places[at] if known else path, None, None, f"malformed: {record[:RECORD_SHOWN]}")
-        for at, record in enumerate(malformed)
-    ]
+    unread = []
+    for at, record in enumerate(malformed):
+        place = bad_places[at] if known else path
+        unread.append(UnreadRule(place, None, record[:RECORD_SHOWN], _why_malformed(record, source, format)))
 
     def places(rows: Sequence[int]) -> list[str]:
         return _places(rows, lines())
@@ -173,6 +203,28 @@ def _of_text_table(path: str, files: Sequence[str], kind: str, format: Format) -
     return RuleTable(path, table, lambda rows: places([kept[row] for row in rows]), tuple(unread))
 
 
+def _why_malformed(record: str, source: EventSource, format: Format) -> str:
+    """What is wrong with a record that is no row."""
+    if not isinstance(source, CsvEvents):
+        return f"malformed: {json_problem(record, dict[str, Any])}"
+    width, mark = len(source.schema), format.delimiter
+    problem = width_problem(record, mark, width)
+    if problem is None:
+        return f"malformed: {record[:RECORD_SHOWN]}"
+    has_more = mark == "," and len(fields_in(record, mark)) > width
+    return f"{problem}: a clause with commas stands in double quotes" if has_more else problem
+
+
+def _check_keys(files: Sequence[str]) -> None:
+    """An object in JSON lines that has a key twice: of the two rules in it, one would be lost."""
+    for path in files:
+        with pa.input_stream(path, compression="detect") as stream:
+            for number, line in enumerate(io.BufferedReader(stream), 1):
+                key = key_given_twice(line)
+                if key is not None:
+                    raise CallerError(f"{path}:{number}: the key {shown(key)} is given twice")
+
+
 def _named(path: str, table: pa.Table) -> pa.Table:
     """With columns called `id` and `where`, if there are such."""
     names = list(table.schema.names)
@@ -184,6 +236,38 @@ def _named(path: str, table: pa.Table) -> pa.Table:
         if at is not None:
             names[at] = wanted
     return table.rename_columns(names)
+
+
+def columns_problem(names: Sequence[str], needs_clauses: bool = False) -> str | None:
+    """What the columns of a table of rules lack; None if it has ids, and clauses or columns of bounds.
+
+    >>> print(columns_problem(["id", "query"]))
+    has no column 'where'. Is 'query' meant?
+    >>> print(columns_problem(["id;where"]))
+    has one column, 'id;where'. Another delimiter? --delimiter ';'
+    """
+    folded, listed = [name.lower() for name in names], ", ".join(map(repr, names))
+    is_bounded = any(BOUND.search(name) for name in folded)
+    if len(names) == 1 and (mark := re.search(r"[;|\t]", names[0])):
+        return f"has one column, {names[0]!r}. Another delimiter? --delimiter {mark[0]!r}"
+    if "id" not in folded and any(re.search(r"[<>=']", name) for name in names):
+        return "has a rule in its first line, where the header belongs: id,where"
+    if "id" not in folded:
+        close = closest("id", names)
+        meant = (
+            f". Is {close!r} meant?"
+            if close
+            else f"; its columns are {listed}. Rules have an id and a clause, events do not: have you swapped them?"
+        )
+        return f"has no column 'id'{meant}"
+    if "where" in folded or (is_bounded and not needs_clauses):
+        return None
+    if is_bounded:
+        return "has bounds in place of clauses: this command takes clauses; match, reduce, learn and audit take both"
+    others = [name for name in names if name.lower() != "id"]
+    close = closest("where", others) or next((name for name in others if name.lower() in CLAUSE_WORDS), None)
+    hint = f" of clauses, nor columns of bounds such as 'low_price'; its columns are {listed}"
+    return "has no column 'where'" + (f". Is {close!r} meant?" if close else hint)
 
 
 def _with_integer_ids(table: pa.Table) -> pa.Table:
@@ -274,10 +358,9 @@ def _of_document(path: str, kind: str) -> RuleTable:
         raise CallerError(f"{path}: cannot be read: {read_problem(error)}") from None
     if len(data) > BYTES_MAX:
         raise CallerError(f"{path}: is larger than {BYTES_MAX // 2**20} MB: write it as CSV, JSON lines or Parquet")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CallerError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    text = decoded(data, path).removeprefix("\ufeff")
+    if kind == "json" and not text.strip():
+        raise CallerError(f"{path}: it is empty")
     rules = document_rules(text, kind, path)
     if "\\u" in text or "\\U" in text:
         _check_unicode(rules, path)
@@ -316,8 +399,12 @@ def _texts_of(value: Any) -> str:
 
 
 def _instead(wanted: str, row: Mapping[str, Any]) -> str:
-    """The key that was likely meant, if a rule has one that is misspelt."""
-    close = closest(wanted, [key for key in row if key != wanted])
+    """The key that was likely meant: one that is misspelt, or the only one that is left for a clause."""
+    others = [key for key, value in row.items() if key != wanted and value is not None]
+    close = closest(wanted, others)
+    left = [key for key in others if key not in ID_NAMES and isinstance(row[key], str)]
+    if close is None and wanted == "where" and len(left) == 1:
+        close = left[0]
     return "" if close is None else f" (is `{close}` meant?)"
 
 
@@ -334,6 +421,8 @@ def _row(each: DocumentRule, place: str, has_clauses: bool) -> tuple[dict[str, A
     id_key, clause_key = key_of(rule, ID_NAMES), key_of(rule, CLAUSE_NAMES)
     if each.key is not None and id_key is not None and id_key.lower() != "id":
         id_key = None  # the key is the id, and a name is one more column
+    if id_key is not None and isinstance(rule[id_key], list | dict):
+        return {}, f"an id is a text or a whole number, not {shown(value_of(rule[id_key]))}"
     row = {"id": each.key if id_key is None else as_text(rule[id_key])}
     row |= {"where": None if clause_key is None else as_text(rule[clause_key])} if has_clauses else {}
     for key, value in rule.items():

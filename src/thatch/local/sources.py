@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from thatch.errors import CallerError
-from thatch.local.events import CsvEvents, EventSource, ParquetEvents, TableEvents
-from thatch.local.files import Format, files_in, one_kind
+from thatch.local.csv_events import CsvEvents
+from thatch.local.events import EventSource, ParquetEvents, TableEvents
+from thatch.local.files import Format, delimited, files_in, one_kind
 from thatch.local.json_lines import JsonEvents
 
 
@@ -20,7 +21,7 @@ def events_of(given: Any, format: Format) -> EventSource:
         if kind == "parquet":
             return ParquetEvents(files)
         if kind == "csv":
-            return CsvEvents(files, format)
+            return CsvEvents(files, delimited(files, format))
         if format.multiline:
             raise CallerError(f"{paths[0]}: JSON over several lines is read on Spark only")
         return JsonEvents(files)

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thatch.errors import BadRows, CallerError, shown
+from thatch.errors import BadRows, CallerError, EmptyRegionWarning, shown
 from thatch.local.documents import as_text
 from thatch.local.files import Format
-from thatch.local.rule_files import RowPlaces, RuleTable, rules_in
+from thatch.local.rule_files import RowPlaces, RuleTable, columns_problem, rules_in
 from thatch.local.sources import table_of
 from thatch.local.text_values import values_of
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
@@ -114,6 +114,12 @@ def _is_used(name: str, in_bounds: bool) -> bool:
     return name in ("id", "where") or (in_bounds and re.search(r"^(low|high)_|_(low|high)$", name.lower()) is not None)
 
 
+def without_rules(files: Sequence[str], parts: Sequence[SubscriptionRows]) -> tuple[list[str], bool]:
+    """The files that hold no rules, and whether there are others."""
+    empty = [name for name, each in zip(files, parts, strict=True) if not len(each.ids) and not each.wrong]
+    return empty, len(empty) < len(files)
+
+
 def joined(parts: Sequence[SubscriptionRows]) -> SubscriptionRows:
     """The rows of several files. Ids are strings if those of one file are."""
     if len(parts) == 1:
@@ -176,10 +182,9 @@ def _of_table(table: pa.Table, what: str) -> SubscriptionRows:
     names = ", ".join(map(repr, table.schema.names))
     if len(by_name) < len(table.schema.names):
         raise CallerError(f"{what}: two columns have one name: {names}")
-    if "id" not in by_name:
-        raise CallerError(
-            f"{what}: has no column 'id'; its columns are {names}. Rules have an id and a clause, events do not"
-        )
+    problem = columns_problem(table.schema.names)
+    if problem is not None:
+        raise CallerError(f"{what}: {problem}")
     ids = table.column(by_name["id"]).combine_chunks()
     if "where" not in by_name:
         return SubscriptionRows(_ids(ids), None, table)
@@ -260,16 +265,42 @@ def typed_bounds(rows: SubscriptionRows, space: Space) -> TypedBounds:
                 bad |= {row: f"column {name!r}, {rule}" for row, rule in unread.items() if row not in bad}
             columns[index], found.names[name] = column, index
     if not found.names:
+        check_bounds(table.schema.names, found.names, space)
         names = ", ".join(map(repr, table.schema.names))
         raise CallerError(
             "subscriptions have either a column 'where' of clauses, or columns of bounds like 'low_price' and "
             f"'high_price' for attributes of the space; these have {names}"
         )
     check_bounds(table.schema.names, found.names, space)
+    _warn_of_crossed(rows, found, space)
     wanted = sorted(bad)
     for row, place in zip(wanted, _places_of(rows, wanted), strict=True):
         found.wrong[row] = WrongClause(rows.ids[row].as_py(), None, None, None, bad[row], place)
     return found
+
+
+def _warn_of_crossed(rows: SubscriptionRows, found: TypedBounds, space: Space) -> None:
+    """A lower bound above the upper one: no event can match, which is hardly meant."""
+    by_name = {name.lower(): name for name in found.names}
+    lines = []
+    for index in sorted(found.low.keys() & found.high.keys()):
+        if isinstance(space.attributes[index].axis, EnumAxis):
+            continue
+        low, high = found.low[index], found.high[index]
+        try:
+            crossed = pc.indices_nonzero(pc.greater(low, high).fill_null(False)).to_pylist()
+        except pa.ArrowException:  # columns of two types that Arrow does not compare
+            continue
+        for row in crossed:
+            name = space.attributes[index].name
+            names = [
+                f"{bound_column(by_name, side, name)} {column[row].as_py()}"
+                for side, column in (("low", low), ("high", high))
+            ]
+            lines.append(f"rule {rows.ids[row].as_py()}: {names[0]} is above {names[1]}: no event can match it")
+    more = f"\nand {len(lines) - SHOWN:,} more" if len(lines) > SHOWN else ""
+    if lines:
+        warnings.warn("\n".join(lines[:SHOWN]) + more, EmptyRegionWarning, stacklevel=2)
 
 
 def _within_bounds(rows: SubscriptionRows, space: Space) -> Compiled:

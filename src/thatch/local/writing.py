@@ -20,21 +20,47 @@ from thatch.errors import CallerError
 DONE = "_SUCCESS"  # the file that Spark puts into a folder that is complete
 
 
-def output_kind(path: str | None) -> str:
-    """By the name of a folder: Parquet unless it says otherwise."""
+KINDS = ("parquet", "csv", "json")
+OTHER_KINDS = re.compile(
+    r"\.(xlsx?|ods|docx?|txt|html?|pdf|tsv|xml|ya?ml|toml|avro|orc|arrow|feather|db|sqlite|jsonl|ndjson|gz|zip)/?$"
+)
+
+
+def output_kind(path: str | None, given: str | None = None) -> str:
+    """By the name of a folder: Parquet unless it says otherwise. `given`: the kind that was asked for."""
     named = re.search(r"\.(parquet|csv|json)/?$", path or "")
-    return named[1] if named else "parquet"
+    if named and given not in (None, named[1]):
+        raise CallerError(f"{path} is {named[1]} by its name, and {given} was asked for: leave one of them out")
+    if given is None and OTHER_KINDS.search(path or ""):
+        raise CallerError(f"{path}: a result is Parquet, CSV or JSON: call it NAME.parquet, NAME.csv or NAME.json")
+    return given or (named[1] if named else "parquet")
+
+
+def check_can_write(path: str) -> None:
+    """Refuse a path at which no folder can be made, before the work is done."""
+    above = os.path.dirname(os.path.abspath(path))
+    while not os.path.exists(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        raise CallerError(f"{path} cannot be written there: {os.path.relpath(above)} is a file")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise CallerError(f"{path} cannot be written there: permission denied")
+
+
+def cannot_write(path: str, error: OSError) -> CallerError:
+    return CallerError(f"{path} cannot be written there: {(error.strerror or type(error).__name__).lower()}")
 
 
 class OutputFolder:
     """A folder with one file, Parquet, CSV or JSON lines. What is there already is replaced when all is written."""
 
-    def __init__(self, path: str, kind: str, schema: pa.Schema, overwrite: bool) -> None:
+    def __init__(self, path: str, kind: str, schema: pa.Schema, overwrite: bool, option: str = "another path") -> None:
         self.path, self.kind, self.schema = path.rstrip("/"), kind, schema
         if os.path.exists(self.path) and not overwrite:
-            raise CallerError(f"{path} exists already: choose another path, or give --overwrite")
+            raise CallerError(f"{path} exists already: choose {option}, or give --overwrite")
         if os.path.exists(self.path) and not os.path.exists(os.path.join(self.path, DONE)):
             raise CallerError(f"{path} was not written by Thatch (it has no {DONE}): remove it, or choose another path")
+        check_can_write(self.path)
         self._part = f"{self.path}.{secrets.token_hex(8)}.part"
         self._sink: Any = None
         self.rows = 0
@@ -60,7 +86,10 @@ class OutputFolder:
                 self._sink.write(",".join(map(_csv, row.values())) + "\n")
 
     def _open(self) -> None:
-        os.makedirs(self._part)
+        try:
+            os.makedirs(self._part)
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
         file = os.path.join(self._part, f"part-00000.{self.kind}")
         if self.kind == "parquet":
             import pyarrow.parquet as pq

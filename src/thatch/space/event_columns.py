@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from thatch.errors import CallerError, closest
+from thatch.errors import CallerError, closest, suggestion
 from thatch.space.attribute import Attribute
 from thatch.space.axis import (
     BoolAxis,
@@ -78,7 +78,8 @@ def event_columns(schema: Any, space: Space, holds: Callable[[Attribute, str], b
     if missing:
         raise CallerError(
             f"the events have no column {', '.join(map(repr, missing))}, which the space has as attribute; their "
-            f"columns are {', '.join(repr(column.path[0]) for column in columns)}. Add it (a column of NULLs will do "
+            f"columns are {', '.join(repr(column.path[0]) for column in columns)}"
+            f"{suggestion(missing[0], [column.path[0] for column in columns])}. Add it (a column of NULLs will do "
             "if the attribute is nullable), or leave the attribute out of the space"
         )
     if ID in by_name:

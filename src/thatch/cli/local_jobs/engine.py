@@ -6,8 +6,10 @@ import sys
 from importlib.abc import MetaPathFinder
 from typing import Any
 
+from thatch.cli.arguments import STDIN
 from thatch.cli.match_request import MatchRequest
 from thatch.cli.rules_request import AuditRequest, LearnRequest, ReduceRequest
+from thatch.local.files import files_in
 from thatch.reports.audit import Audit
 
 
@@ -27,6 +29,7 @@ class LocalEngine:
         return match(request)
 
     def explain(self, request: MatchRequest) -> dict[str, Any]:
+        files_in([*request.events, *(path for path in request.where if path != STDIN)])
         return {}
 
     def reduce(self, request: ReduceRequest) -> dict[str, Any]:

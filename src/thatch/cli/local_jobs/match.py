@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,13 +11,23 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from thatch.cli.arguments import check_rules
 from thatch.cli.match_request import MatchRequest
+from thatch.cli.terminal import clear_progress, show_progress
 from thatch.cli.wrong_rows import MORE_RULES, NAMED, named_options, raise_if_any, wrong_clause
 from thatch.local.events import MALFORMED, EventBatch
 from thatch.local.files import Format
 from thatch.local.match import Match
 from thatch.local.rule_files import rules_in
-from thatch.local.subscriptions import WRONG_SCHEMA, SubscriptionRows, WrongClause, joined, rows_of_rules, wrong_table
+from thatch.local.subscriptions import (
+    WRONG_SCHEMA,
+    SubscriptionRows,
+    WrongClause,
+    joined,
+    rows_of_rules,
+    without_rules,
+    wrong_table,
+)
 from thatch.local.writing import OutputFolder
 
 SHOWN = 10  # matches, where there is no output
@@ -40,7 +49,9 @@ def match(request: MatchRequest) -> dict[str, Any]:
 
 def rows_of(files: Sequence[str], reading: Format, skip: bool) -> SubscriptionRows:
     """The rules of all files."""
-    rows = joined([rows_of_rules(rules_in(path, reading)) for path in files])
+    parts = [rows_of_rules(rules_in(path, reading)) for path in files]
+    check_rules(*without_rules(files, parts))
+    rows = joined(parts)
     check_clauses(list(rows.wrong), skip)
     return rows
 
@@ -56,7 +67,7 @@ def _written(work: Match, request: MatchRequest) -> dict[str, Any]:
         outputs: dict[str, OutputFolder] = {}
         schemas = {"matches": work.schema, "events": _judged_schema(work), "clauses": WRONG_SCHEMA}
         for name, (path, kind) in request.outputs.items():
-            outputs[name] = stack.enter_context(all_or_nothing(path, kind, schemas[name], request.overwrite))
+            outputs[name] = stack.enter_context(all_or_nothing(path, kind, schemas[name], request.overwrite, name))
             outputs[name].check_keeps([*work.events.files, *request.rule_files])
         if request.skip:
             work.on_bad = lambda batch, why: outputs["events"].write(_judged(batch, why, schemas["events"], work))
@@ -87,8 +98,11 @@ def _written(work: Match, request: MatchRequest) -> dict[str, Any]:
 
 
 @contextmanager
-def all_or_nothing(path: str, kind: str, schema: pa.Schema, overwrite: bool) -> Iterator[OutputFolder]:
-    output = OutputFolder(path, kind, schema, overwrite)
+def all_or_nothing(
+    path: str, kind: str, schema: pa.Schema, overwrite: bool, name: str = "matches"
+) -> Iterator[OutputFolder]:
+    option = "another path" if name == "matches" else "another one with --skipped PATH"
+    output = OutputFolder(path, kind, schema, overwrite, option)
     try:
         yield output
     finally:
@@ -127,11 +141,10 @@ def _plain(value: Any, zone: ZoneInfo) -> Any:
 
 def _counted_up(work: Match) -> Iterator[pa.RecordBatch]:
     """On a terminal, how many events were looked at; nothing in a pipe."""
-    start, loud = time.monotonic(), sys.stderr.isatty()
+    start = time.monotonic()
     for batch in work.matches():
         seconds = time.monotonic() - start
-        if loud and seconds > SHOWN_AFTER:
-            print(f"\r\033[K{work.seen:,} events, {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+        if seconds > SHOWN_AFTER:
+            show_progress(f"{work.seen:,} events, {seconds:.0f} s")
         yield batch
-    if loud:
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    clear_progress()

@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from thatch.errors import CallerError
-from thatch.local.events import MALFORMED
-from thatch.local.files import Format, has_scheme, no_such_file, one_kind
+from thatch.local.events import MALFORMED, parquet_file
+from thatch.local.files import Format, delimited, has_scheme, no_such_file, one_kind
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, DateAxis, IntAxis, TimestampAxis, TimestampNtzAxis
 from thatch.space.decimals import DecimalAxis
@@ -45,8 +45,11 @@ class MalformedRecord(CallerError):
 
 def scan(session: SparkSession, paths: Sequence[str], format: Format, as_text: Callable[[str], bool]) -> DataFrame:
     """Files as they are. Of text, columns that are asked for are strings, and one more has malformed records."""
-    kind, found = one_kind(paths, format), [_located(path) for path in paths]
+    kind, found, format = one_kind(paths, format), [_located(path) for path in paths], delimited(paths, format)
     if kind == "parquet":
+        for path in paths:
+            if os.path.isfile(path):
+                parquet_file(path)  # which says what is wrong with one that is none
         return session.read.parquet(*found)
     options: dict[str, Any] = {"multiLine": format.multiline, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
     if kind == "csv":

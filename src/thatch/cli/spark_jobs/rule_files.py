@@ -14,12 +14,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
+from thatch.cli.arguments import check_rules
 from thatch.cli.spark_jobs.inputs import PROBLEM, RECORD, VALUE_SHOWN, scan, value_of_text
 from thatch.errors import CallerError, shown
 from thatch.local.documents import as_text
 from thatch.local.files import Format, files_in, has_scheme, kind_of, one_kind
 from thatch.local.rule_files import STDIN, rule_kind, rules_in
-from thatch.local.subscriptions import SubscriptionRows, WrongClause, joined, rows_of_rules, typed_bounds, wrong_table
+from thatch.local.subscriptions import (
+    SubscriptionRows,
+    WrongClause,
+    joined,
+    rows_of_rules,
+    typed_bounds,
+    without_rules,
+    wrong_table,
+)
 from thatch.space.attribute import Attribute
 from thatch.space.event_columns import bound_names, detail_names
 from thatch.space.schemas import ColumnPath
@@ -38,7 +47,10 @@ class RuleFiles:
     def __init__(self, session: SparkSession, paths: Sequence[str], format: Format) -> None:
         self.session, self.format = session, format
         self.remote = [path for path in paths if _is_for_spark(path)]
-        local = [rows_of_rules(rules_in(path, format)) for path in paths if path not in self.remote]
+        files = [path for path in paths if path not in self.remote]
+        local = [rows_of_rules(rules_in(path, format)) for path in files]
+        empty, has_rules = without_rules(files, local)
+        check_rules(empty, has_rules or bool(self.remote))
         self.rows = joined(local) if local else None
 
     def paths(self, events: DataFrame, time_zone: str) -> set[ColumnPath]:

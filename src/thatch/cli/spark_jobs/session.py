@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
 
+from thatch.cli.terminal import clear_progress, show_progress
 from thatch.errors import CallerError
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def spark_session(
     if lent is not None:
         yield lent
         return
-    session = _started(master, wanted)
+    session = _started(master, wanted, settings)
     try:
         yield session
     finally:
@@ -129,7 +131,8 @@ def _lent(settings: Mapping[str, str]) -> SparkSession | None:
     return session
 
 
-def _started(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+def _started(master: str | None, settings: Mapping[str, str], named: Mapping[str, str] | None = None) -> SparkSession:
+    """`named`: the settings among these that a person gave."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -151,6 +154,8 @@ def _started(master: str | None, settings: Mapping[str, str]) -> SparkSession:
             conf.set("spark.python.daemon.module", DAEMON)
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # py4j logs what it was doing when Ctrl-C came; without a handler, that would go to the terminal.
+    logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryFile() as noise:
         try:
             gateway: Any = SparkContext._gateway  # of a session that was stopped
@@ -158,11 +163,12 @@ def _started(master: str | None, settings: Mapping[str, str]) -> SparkSession:
                 gateway = launch_gateway(conf, {"stdout": noise, "stderr": noise})  # type: ignore[no-untyped-call]
             context = SparkContext(conf=conf, gateway=gateway)
         except Exception as error:
-            raise CallerError(f"Spark cannot start: {_last_words(noise) or sentence_of(error)}") from None
-    # PySpark's handler talks to the JVM in the middle of another conversation, and py4j logs what comes of it.
+            given = "".join(f" --conf {name}={value}" for name, value in (named or {}).items())
+            blamed = f" (given{given})" if given else ""
+            raise CallerError(f"Spark cannot start: {_last_words(noise) or sentence_of(error)}{blamed}") from None
+    # PySpark's handler talks to the JVM in the middle of another conversation.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    logging.getLogger().addHandler(logging.NullHandler())
     return SparkSession(context)
 
 
@@ -182,7 +188,17 @@ def sentence_of(error: BaseException) -> str:
     known = ours(error)
     if known is not None:
         return str(known)
-    text = re.split(r"\n\s*(?:at |JVM stacktrace|== |\n)", _innermost(error).strip())[0]
+    inner = _innermost(error)
+    scheme = re.search(r'No FileSystem for scheme "?(\w+)|Class org\.apache\.hadoop\.fs\.(\w+)\.\S+ not found', inner)
+    if scheme:
+        name = scheme[1] or scheme[2]
+        return (
+            f"this Spark has no file system for {name}://: docs/packaging.md says how to add one, or download the files"
+        )
+    unread = re.search(r"(?:reading file|read footer for file:?\S*|path=)\s*(file:\S+?\.\w+)", f"{error} {inner}")
+    if unread:
+        return f"{unquote(urlparse(unread[1]).path)}: cannot be read: it is damaged, or another kind of file"
+    text = re.split(r"\n\s*(?:at |JVM stacktrace|== |\n)", inner.strip())[0]
     text = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )*(?:\[[A-Z_.0-9]+\] )?", "", text)
     return re.sub(r"\s*SQLSTATE: \w+\s*$", "", text).strip() or type(error).__name__
 
@@ -211,7 +227,7 @@ def progress(session: SparkSession) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        clear_progress()
 
 
 def _count_tasks(session: SparkSession, over: threading.Event) -> None:
@@ -222,4 +238,4 @@ def _count_tasks(session: SparkSession, over: threading.Event) -> None:
         done, tasks = (sum(getattr(s, f) for s in stages if s) for f in ("numCompletedTasks", "numTasks"))
         if seconds > SHOWN_AFTER:
             text = f"{done:,} of {tasks:,} tasks, " if tasks else ""  # between two jobs there are none
-            print(f"\r\033[K{text}{seconds:.0f} s", end="", file=sys.stderr, flush=True)
+            show_progress(f"{text}{seconds:.0f} s")

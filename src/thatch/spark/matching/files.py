@@ -135,8 +135,16 @@ def read(piece: Piece, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         names = [own[name.lower()] for name in wanted.names if name.lower() in own]
         if len(own) < len(file.schema_arrow.names):
             raise CallerError(f"{piece.path}: has columns that differ by case only; match it with strategy='arrow'")
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names, use_threads=False):
+        batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names, use_threads=False)
+        while (batch := _next(batches, piece.path)) is not None:
             yield as_spark(batch, wanted, piece.path)
+
+
+def _next(batches: Iterator[pa.RecordBatch], path: str) -> pa.RecordBatch | None:
+    try:
+        return next(batches, None)
+    except (OSError, pa.ArrowException):
+        raise CallerError(f"{path}: cannot be read as Parquet: it is damaged or not whole") from None
 
 
 def read_all(scan: ParquetScan) -> pa.Table:

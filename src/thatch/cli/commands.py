@@ -1,0 +1,140 @@
+"""All commands, what they have in common, and how they end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from thatch import __version__
+from thatch.cli import (
+    audit,
+    broker,
+    completion,
+    covers,
+    demo,
+    explain,
+    learn,
+    match,
+    plan,
+    publish,
+    reduce,
+    simulate,
+    subscribe,
+    validate,
+    warm,
+)
+from thatch.cli.arguments import BAD_INPUT, FAULT, OK, as_text
+from thatch.cli.clause_help import CLAUSES
+from thatch.cli.parser import Parser, WrongUsage
+from thatch.cli.terminal import clear_progress, styled
+from thatch.errors import EmptyRegionWarning, ThatchError, missing_extra
+
+DEBUG = "THATCH_DEBUG"  # an environment variable
+MESSAGE_SHOWN = 300  # characters of an error that nobody foresaw
+HELP_ON_CLAUSES = ["help", "clauses"]
+COMMANDS = (
+    demo, validate, covers, explain, match, reduce, learn, audit, simulate, plan, broker, subscribe, publish, warm,
+    completion,
+)  # fmt: skip
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """`arguments`: None for those of this process, which then does nothing else."""
+    given = _meant(list(sys.argv[1:] if arguments is None else arguments))
+    if given == HELP_ON_CLAUSES:
+        print(CLAUSES, end="")
+        return OK
+    is_json = "--json" in given
+    try:
+        parser = _parser()
+        options = parser.parse_args(given)
+        if not hasattr(options, "run"):
+            parser.print_help()
+            return OK
+        options.is_program = arguments is None
+        options.parser = parser
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status: int = options.run(options)
+        sys.stdout.flush()
+        return status
+    except WrongUsage as error:
+        if is_json:
+            _print_json(error.said)
+        raise
+    except (ThatchError, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader went away: `thatch … | head`
+            sys.stderr.close()
+            return OK
+        said = _sentence(error)
+        return _failed(said, is_json) if said is not None else _unexpected(error, is_json)
+    except Exception as error:
+        return _unexpected(error, is_json)
+
+
+def _meant(given: list[str]) -> list[str]:
+    """What is asked for in the way of other programs: `thatch help match`, `thatch match help`, `thatch version`."""
+    names = {each.__name__.rpartition(".")[2] for each in COMMANDS}
+    if given[:1] == ["help"] and given != HELP_ON_CLAUSES:
+        return [*given[1:2], "--help"]
+    if given[1:] == ["help"] and given[0] in names:
+        return [given[0], "--help"]
+    return ["--version"] if given == ["version"] else given
+
+
+def _sentence(error: BaseException) -> str | None:
+    """What an error says to people; None if it is a fault of ours."""
+    if isinstance(error, ThatchError):
+        return str(error)
+    if isinstance(error, OSError):
+        what = error.strerror or type(error).__name__
+        return what if error.filename is None else f"{error.filename}: {what[:1].lower()}{what[1:]}"
+    return missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+
+
+def _failed(message: str, is_json: bool, status: int = BAD_INPUT) -> int:
+    clear_progress()
+    print(styled("thatch:", "red", sys.stderr), message, file=sys.stderr)
+    if is_json:
+        _print_json(message)
+    return status
+
+
+def _print_json(message: str) -> None:
+    print(as_text({"error": message}), flush=True)
+
+
+def _show_warning(message: Warning | str, *about: Any, **more: Any) -> None:
+    """Rules that no event can match are worth a line; what libraries warn of is not for people."""
+    if isinstance(message, EmptyRegionWarning):
+        print(styled("thatch:", "red", sys.stderr), message, file=sys.stderr)
+
+
+def _unexpected(error: BaseException, is_json: bool) -> int:
+    """An error that nobody foresaw is ours. The stack trace is for those who ask for it."""
+    has_trace = bool(os.environ.get(DEBUG))
+    if has_trace:
+        traceback.print_exception(error)
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:MESSAGE_SHOWN]
+    how = "" if has_trace else f"; {DEBUG}=1 shows where it happened"
+    return _failed(f"this is a mistake in Thatch, please report it: {what}{how}", is_json, FAULT)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="thatch",
+        description="Who wants this event, and is this subscription already covered by the others?",
+        epilog="Begin with `thatch demo`. `thatch COMMAND --help` has an example for each command; "
+        "`thatch help clauses` says what a clause may say.",
+    )
+    parser.add_argument("--version", "-V", "-v", action="version", version=f"thatch {__version__}")
+    commands = parser.add_subparsers(metavar="command")
+    for each in COMMANDS:
+        each.add(commands)
+    for command in commands.choices.values():
+        command.set_defaults(command_parser=command)
+    return parser
