@@ -35,7 +35,12 @@ class BlockingSubscription:
 
     def __iter__(self) -> Iterator[Publish]:
         while True:
-            event = self._client.run(self._next())
+            try:
+                event = self._client.run(self._next())
+            except Unavailable:
+                if not self._client.is_closed:
+                    raise
+                event = self.subscription.next_now()  # what had come by then
             if event is None:
                 return
             yield event
@@ -73,6 +78,11 @@ class BlockingClient:
     @property
     def name(self) -> str:
         return self._client.name
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_over
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine of the client."""
