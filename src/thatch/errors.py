@@ -185,6 +185,18 @@ class Unavailable(ThatchError):
     """A broker cannot be reached, or cannot do it now: worth another try later."""
 
 
+class TimedOut(Unavailable, TimeoutError):
+    """A call has waited too long. `awaited` says for what: it may still come about."""
+
+    def __init__(self, awaited: str, seconds: float) -> None:
+        super().__init__(f"waited {seconds:g} seconds for {awaited}")
+        self.awaited = awaited
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.awaited, self.seconds)
+
+
 class EmptyRegionWarning(UserWarning):
     """A subscription that no event can match: legal, and hardly meant."""
 

@@ -2,10 +2,14 @@
 
 In reading order:
 
-    finding       where a broker is, and why it cannot be reached
-    subscription  a client's subscription: an iterator over its events
-    client        `AsyncClient`, `connect`: for programs with an event loop
-    blocking      `BlockingClient`, `connect_blocking`: for programs with threads
+    finding         where a broker is, and why it cannot be reached
+    waiting         limits on waits, and changes that are waited for
+    subscription    a client's subscription: an iterator over its events
+    outbox          what is said, gathered into frames
+    unacknowledged  events that are published and not acknowledged
+    durable         durable subscriptions: asked for until the broker answers
+    client          `AsyncClient`, `connect`: for programs with an event loop
+    blocking        `BlockingClient`, `connect_blocking`: for programs with threads
 """
 
 from thatch.errors import imports_of_extra

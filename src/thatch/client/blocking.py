@@ -15,10 +15,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError
 from typing import Any, Self, TypeVar
 
-from thatch.client.client import KEEP_BYTES, KEEP_SECONDS, AsyncClient, connect
+from thatch.client.client import CLOSE_SECONDS, KEEP_BYTES, KEEP_SECONDS, AsyncClient, connect
 from thatch.client.subscription import AsyncSubscription
+from thatch.client.waiting import TIMEOUT_SECONDS
+from thatch.errors import Unavailable
 from thatch.protocol.messages import Publish
 
 T = TypeVar("T")
@@ -32,7 +35,12 @@ class BlockingSubscription:
 
     def __iter__(self) -> Iterator[Publish]:
         while True:
-            event = self._client.run(self._next())
+            try:
+                event = self._client.run(self._next())
+            except Unavailable:
+                if not self._client.is_closed:
+                    raise
+                event = self.subscription.next_now()  # what had come by then
             if event is None:
                 return
             yield event
@@ -41,7 +49,7 @@ class BlockingSubscription:
         return await anext(self.subscription, None)
 
     def next(self, seconds: float | None = None) -> Publish:
-        """The next event; `TimeoutError` if none comes in time."""
+        """The next event; `TimedOut`, which is a `TimeoutError`, if none comes in time."""
         return self._client.run(self.subscription.next(seconds))
 
     def done(self) -> None:
@@ -57,6 +65,7 @@ class BlockingClient:
     """A client for programs with threads. `connect_blocking` makes it."""
 
     def __init__(self, url: str, name: str | None, seconds: float) -> None:
+        self._lock, self._is_over = threading.Lock(), False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="thatch client", daemon=True)
         self._thread.start()
@@ -70,12 +79,24 @@ class BlockingClient:
     def name(self) -> str:
         return self._client.name
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_over
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Wait for a coroutine of the client."""
+        with self._lock:
+            if self._is_over:
+                work.close()
+                raise self._client.failure or _closed()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
-        except BaseException:  # also an interrupt: what nobody waits for any longer is given up
+        except BaseException as error:  # also an interrupt: what nobody waits for any longer is given up
             future.cancel()
+            if isinstance(error, CancelledError) and self._is_over:
+                raise _closed() from None
             raise
 
     def __enter__(self) -> Self:
@@ -84,12 +105,17 @@ class BlockingClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        if self._thread.is_alive():
-            self.run(self._client.close())
-            self._end()
+    def close(self, *, timeout_seconds: float = CLOSE_SECONDS) -> None:
+        """What was published and not acknowledged is waited for a little. Calls of other threads end with an error."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        asyncio.run_coroutine_threadsafe(self._client.close(timeout_seconds=timeout_seconds), self._loop).result()
+        self._end()
 
     def _end(self) -> None:
+        asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -102,26 +128,64 @@ class BlockingClient:
         bytes_max: int = KEEP_BYTES,
         seconds_max: float = KEEP_SECONDS,
         settled: bool = True,
+        *,
+        timeout_seconds: float | None = TIMEOUT_SECONDS,
     ) -> BlockingSubscription:
-        work = self._client.subscribe(where, id, durable, bytes_max, seconds_max, settled)
+        work = self._client.subscribe(
+            where, id, durable, bytes_max, seconds_max, settled, timeout_seconds=timeout_seconds
+        )
         return BlockingSubscription(self, self.run(work))
 
-    def advertise(self, where: str, id: str | None = None, settled: bool = True) -> str:
-        return self.run(self._client.advertise(where, id, settled))
+    def advertise(
+        self,
+        where: str,
+        id: str | None = None,
+        settled: bool = True,
+        *,
+        timeout_seconds: float | None = TIMEOUT_SECONDS,
+    ) -> str:
+        return self.run(self._client.advertise(where, id, settled, timeout_seconds=timeout_seconds))
 
-    def unadvertise(self, id: str) -> None:
-        self.run(self._client.unadvertise(id))
+    def unadvertise(self, id: str, *, timeout_seconds: float | None = TIMEOUT_SECONDS) -> None:
+        self.run(self._client.unadvertise(id, timeout_seconds=timeout_seconds))
 
-    def replace(self, subscription: BlockingSubscription, where: str, settled: bool = True) -> None:
-        self.run(self._client.replace(subscription.subscription, where, settled))
+    def replace(
+        self,
+        subscription: BlockingSubscription,
+        where: str,
+        settled: bool = True,
+        *,
+        timeout_seconds: float | None = TIMEOUT_SECONDS,
+    ) -> None:
+        self.run(self._client.replace(subscription.subscription, where, settled, timeout_seconds=timeout_seconds))
 
-    def unsubscribe(self, subscription: BlockingSubscription) -> None:
-        self.run(self._client.unsubscribe(subscription.subscription))
+    def unsubscribe(
+        self, subscription: BlockingSubscription, *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> None:
+        self.run(self._client.unsubscribe(subscription.subscription, timeout_seconds=timeout_seconds))
 
-    def publish(self, event: Mapping[str, Any], payload: bytes = b"") -> str:
-        return self.run(self._client.publish(event, payload))
+    def publish(
+        self, event: Mapping[str, Any], payload: bytes = b"", *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> str:
+        return self.run(self._client.publish(event, payload, timeout_seconds=timeout_seconds))
 
 
 def connect_blocking(url: str, name: str | None = None, seconds: float = 10.0) -> BlockingClient:
     """Connect to the client port of a broker; as `connect`."""
     return BlockingClient(url, name, seconds)
+
+
+def _closed() -> Unavailable:
+    return Unavailable("the client was closed")
+
+
+async def _end_tasks() -> None:
+    """Before the loop stops: calls of other threads hear how their waits ended."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    if tasks:
+        _, waiting = await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            await asyncio.wait(waiting, timeout=CLOSE_SECONDS)
+    await asyncio.sleep(0)

@@ -19,22 +19,23 @@ import logging
 import random
 import secrets
 import time
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
 
 import aiohttp
-import msgspec
 
 from thatch.broker import ClientState
+from thatch.client.durable import DurableSubscriptions
 from thatch.client.finding import RETRY_SECONDS, checked_url, space_at
+from thatch.client.outbox import Outbox
 from thatch.client.subscription import AsyncSubscription
-from thatch.errors import CallerError, PeerError, Unavailable, code_of, shown
+from thatch.client.unacknowledged import Unacknowledged
+from thatch.client.waiting import TIMEOUT_SECONDS, Waiters, to_stand, within
+from thatch.errors import CallerError, PeerError, ThatchError, Unavailable, shown
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name, random_token
-from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import (
     Accepted,
     Deliver,
@@ -53,26 +54,11 @@ from thatch.space.space import Space
 
 log = logging.getLogger("thatch.client")
 HOME = "home"  # what the state machine calls the broker
-WINDOW = 4 * 2**20  # bytes of events that are published and not acknowledged
-FRAME = 256 * 1024
 TURN = 200  # messages to be written before the writer has its turn
 BUFFER = 64 * 2**20  # bytes of events that a subscription holds until they are asked for
 KEEP_BYTES, KEEP_SECONDS = 64 * 2**20, 7 * 86_400.0
-
-
-class _Unacknowledged(msgspec.Struct):
-    id: str
-    encoded: bytes
-    future: asyncio.Future[str]
-
-
-class _Waiter(msgspec.Struct):
-    """For a change to be accepted, or to settle."""
-
-    seq: int
-    table: str
-    id: str
-    future: asyncio.Future[None]
+DIAL_SECONDS = 5.0  # to open a connection
+CLOSE_SECONDS = 1.0  # for what is to be said before a connection is closed
 
 
 class AsyncClient:
@@ -81,28 +67,19 @@ class AsyncClient:
     def __init__(self, url: str, name: str, space: Space, session: aiohttp.ClientSession) -> None:
         self.url, self.name, self.space = url, name, space
         self.connections = 0  # so far
-        self._session, self._loop = session, asyncio.get_running_loop()
+        self._session = session
         self._client = ClientState(name, space, token=random_token())
         self._frames = wire.Frames(space, wire.FromNode)
         self._number = 0  # of the session
         self._plain: dict[str, AsyncSubscription] = {}
-        self._durable: dict[str, AsyncSubscription] = {}
-        self._until_accepted: deque[_Waiter] = deque()  # in order of seq
-        self._until_settled: deque[_Waiter] = deque()
-        self._status: dict[str, tuple[str, asyncio.Future[None]]] = {}  # durable id -> state that is waited for
-        self._unacknowledged: deque[_Unacknowledged] = deque()
-        self._by_id: dict[str, _Unacknowledged] = {}
-        self._unacknowledged_bytes = 0
-        self._published = 0  # acknowledged on this connection
-        self._room: asyncio.Event = asyncio.Event()
-        self._room.set()
-        self._peer = Peer(False)
-        self._outgoing: list[bytes] = []
-        self._wake = asyncio.Event()
+        self._durable = DurableSubscriptions(self._say_if_synced)
+        self._waiters = Waiters()
+        self._events = Unacknowledged()
+        self._outbox = Outbox()
         self._is_synced = asyncio.Event()  # events may be sent
         self._resent_after = 0  # seq that has to settle first
         self._ids = 0
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None  # why it has ended
         self._task: asyncio.Task[None] | None = None
 
     # --- Being there -------------------------------------------------------------------------------------------------
@@ -124,31 +101,31 @@ class AsyncClient:
         if synced not in done:
             synced.cancel()
             await self.close()
-            raise self._failure or Unavailable(f"no broker answers at {self.url} within {seconds:g} seconds")
+            raise self.failure or Unavailable(f"no broker answers at {self.url} within {seconds:g} seconds")
 
-    async def close(self) -> None:
+    async def close(self, *, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """What was published and not acknowledged is waited for a little; then the connection is closed."""
         if self._task is not None and not self._task.done():
             with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    while self._unacknowledged or self._outgoing:
+                async with asyncio.timeout(timeout_seconds):
+                    while self._events or self._outbox:
                         await asyncio.sleep(0.005)
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        self._end(Unavailable("the client was closed"))
-        await self._session.close()
+            await asyncio.wait([self._task], timeout=2 * CLOSE_SECONDS)
+        self._end(Unavailable("the client was closed"), is_closed=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._session.close()
 
-    def _end(self, failure: Exception) -> None:
-        self._failure = self._failure or failure
-        for each in self._unacknowledged:
-            _fail(each.future, self._failure)
-        for waiter in (*self._until_accepted, *self._until_settled):
-            _fail(waiter.future, self._failure)
-        for _, future in self._status.values():
-            _fail(future, self._failure)
-        for subscription in dict.fromkeys((*self._plain.values(), *self._durable.values())):
-            subscription.end()
+    def _end(self, failure: Exception, is_closed: bool = False) -> None:
+        """From now on every call raises the reason, and so does every call that waits. Subscriptions of a client that
+        was closed just end."""
+        self.failure = self.failure or failure
+        self._events.fail(self.failure)
+        self._waiters.fail(self.failure)
+        self._durable.fail(self.failure, is_closed)
+        for subscription in dict.fromkeys(self._plain.values()):
+            subscription.end(None if is_closed else failure)
 
     async def _stay(self) -> None:
         """Dial again whenever the connection is lost."""
@@ -164,21 +141,25 @@ class AsyncClient:
                 await asyncio.sleep(delay * random.uniform(0.8, 1.2))
         except (PeerError, CallerError) as error:
             self._end(error)
+        except Exception as error:  # a fault of ours: nobody is to wait for a task that has ended
+            log.exception("the connection to %s", self.url)
+            self._end(ThatchError(f"the connection to {self.url} failed: {error!r}"))
 
     async def _serve_once(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DIAL_SECONDS):
             socket = await self._session.ws_connect(
                 f"{self.url}/connect",
                 max_msg_size=BYTES_MAX,
                 heartbeat=20.0,
                 protocols=(SUBPROTOCOL,),
-                timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
             )
         self._number = next_session(self._number, time.time())
         self.connections += 1
-        self._outgoing, self._published, self._peer = [], 0, Peer(socket.protocol == SUBPROTOCOL)
+        self._outbox.begin(socket.protocol == SUBPROTOCOL)
+        self._events.begin()
         self._send(self._client.connect(HOME, self._number))
-        writer = asyncio.create_task(self._write(socket))
+        writer = asyncio.create_task(self._outbox.write(socket))
         try:
             async for frame in socket:
                 if frame.type is aiohttp.WSMsgType.BINARY:
@@ -190,50 +171,46 @@ class AsyncClient:
             self._is_synced.clear()
             self._client.disconnect(HOME)
             writer.cancel()
-            with suppress(asyncio.CancelledError, ConnectionError):
+            with suppress(asyncio.CancelledError, ConnectionError, aiohttp.ClientError):
                 await writer
-            await socket.close()
-        if socket.close_code == wire.CLOSED_FOR_ANOTHER:
-            raise PeerError(f"another client came as {self.name!r}: names are unique at a broker")
-        if socket.close_code == wire.CLOSED_FOR_FAULT:
-            raise PeerError(f"the broker at {self.url} hung up: {self._last_refusal()}")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2 * CLOSE_SECONDS):  # a broker that does not read takes no farewell
+                    await socket.close()
+        self._check_closed(socket.close_code)
+
+    def _check_closed(self, code: int | None) -> None:
+        """Raise if the broker has closed the connection for a reason that would close the next one, too."""
+        refusals = self._client.refusals
+        why = refusals[-1].reason if refusals else "it refuses this client"
+        if code == wire.CLOSED_FOR_ANOTHER:
+            raise PeerError(f"another client came as {self.name!r}: names are unique at a broker", code="name")
+        if code == wire.CLOSED_FOR_FAULT:
+            raise PeerError(f"the broker at {self.url} hung up: {why}")
+        if code == wire.CLOSED_FOR_SIZE:
+            raise PeerError(
+                f"the broker at {self.url} hung up: a message of this client has more bytes than it reads. What a "
+                "client wants and advertises is one message after a cut: shorten clauses, or use several clients",
+                code="limit",
+            )
 
     async def _end_session(self, socket: aiohttp.ClientWebSocketResponse, message: UnknownKind) -> None:
         """The broker sent what must be understood, and is not known here."""
         reason = f"{shown(message.kind)} is not a kind of message that this client knows"
-        refused = Refused(message.seq, "", reason, code="kind")
-        await socket.send_bytes(wire.frame([self._encoded(refused)]))
+        refused = self._outbox.encoded(Refused(message.seq, "", reason, code="kind"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await socket.send_bytes(wire.frame([refused]))
         raise PeerError(f"the broker at {self.url} is newer than this client: {reason}", code="kind")
 
-    def _encoded(self, message: Message) -> bytes:
-        """As the broker can read it."""
-        readable = KINDS.readable(message, self._peer)
-        return b"" if readable is None else encode(readable)
-
-    def _last_refusal(self) -> str:
-        return self._client.refusals[-1].reason if self._client.refusals else "it refuses this client"
-
-    async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            parts, self._outgoing = self._outgoing, []
-            at = 0
-            while at < len(parts):
-                end, size = at, 0
-                while end < len(parts) and size < FRAME:
-                    size += len(parts[end])
-                    end += 1
-                await socket.send_bytes(wire.frame(parts[at:end]))
-                at = end
-
-    def _say(self, encoded: bytes) -> None:
-        self._outgoing.append(encoded)
-        self._wake.set()
+    def _say_if_synced(self, message: Message) -> bool:
+        """What is not said now is said when the broker holds what this client wants."""
+        if self._is_synced.is_set():
+            self._outbox.say(message)
+        return self._is_synced.is_set()
 
     def _send(self, sends: list[Sending]) -> None:
         for each in sends:
-            self._say(self._encoded(each.message))
+            self._outbox.say(each.message)
 
     # --- Subscribing and advertising ---------------------------------------------------------------------------------
 
@@ -245,18 +222,23 @@ class AsyncClient:
         bytes_max: int = KEEP_BYTES,
         seconds_max: float = KEEP_SECONDS,
         settled: bool = True,
+        *,
+        timeout_seconds: float | None = TIMEOUT_SECONDS,
     ) -> AsyncSubscription:
         """Events that match a clause from now on: returns when it has settled, or with `settled=False` when the broker
         has accepted it. `durable` names a subscription that outlives the client: its events are kept at the broker, up
-        to a limit, until they have been dealt with."""
+        to a limit, until they have been dealt with. Raises `TimedOut` if it takes longer than `timeout_seconds`, as all
+        calls do; None: no limit."""
         self._check()
         if durable is not None:
             if id is not None:
                 raise CallerError(f"durable={durable!r} is the id of the subscription: leave out id={id!r}")
-            return await self._subscribe_durably(durable, where, bytes_max, seconds_max, settled)
-        return await self.subscribe_many({id or self._next_id(): where}, settled)
+            return await self._durable.subscribe(durable, where, (bytes_max, seconds_max), settled, timeout_seconds)
+        return await self.subscribe_many({id or self._next_id(): where}, settled, timeout_seconds=timeout_seconds)
 
-    async def subscribe_many(self, wheres: Mapping[str, str], settled: bool = True) -> AsyncSubscription:
+    async def subscribe_many(
+        self, wheres: Mapping[str, str], settled: bool = True, *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> AsyncSubscription:
         """Clauses by id, as one subscription: an event that several of them want comes once."""
         self._check()
         if not wheres:
@@ -271,215 +253,185 @@ class AsyncClient:
             self._send(self._client.subscribe(HOME, id, where))
             waits.append(self._until(SUBSCRIPTIONS, id, settled))
         try:
-            await asyncio.gather(*waits)
-        except BaseException:
+            async with within(timeout_seconds, f"subscription {shown(subscription.id)} {to_stand(settled)}"):
+                await asyncio.gather(*waits)
+        except BaseException:  # the caller has no handle to it: the broker need not send its events
             for id in wheres:
                 self._plain.pop(id, None)
+                self._withdraw(SUBSCRIPTIONS, id)
             raise
         return subscription
 
-    async def advertise(self, where: str, id: str | None = None, settled: bool = True) -> str:
+    async def advertise(
+        self,
+        where: str,
+        id: str | None = None,
+        settled: bool = True,
+        *,
+        timeout_seconds: float | None = TIMEOUT_SECONDS,
+    ) -> str:
         """Say where this client will publish; needed before it does. The id of the advertisement."""
         self._check()
         id = id or self._next_id()
         self._send(self._client.advertise(HOME, id, where))
-        await self._until(ADVERTISEMENTS, id, settled)
+        try:
+            async with within(timeout_seconds, f"advertisement {shown(id)} {to_stand(settled)}"):
+                await self._until(ADVERTISEMENTS, id, settled)
+        except BaseException:
+            self._withdraw(ADVERTISEMENTS, id)
+            raise
         return id
 
-    async def unadvertise(self, id: str) -> None:
+    async def unadvertise(self, id: str, *, timeout_seconds: float | None = TIMEOUT_SECONDS) -> None:
         self._check()
         self._send(self._client.unadvertise(HOME, id))
-        await self._until(ADVERTISEMENTS, id, False)
+        async with within(timeout_seconds, f"the end of advertisement {shown(id)} to be accepted"):
+            await self._until(ADVERTISEMENTS, id, False)
 
-    async def replace(self, subscription: AsyncSubscription, where: str, settled: bool = True) -> None:
+    async def replace(
+        self,
+        subscription: AsyncSubscription,
+        where: str,
+        settled: bool = True,
+        *,
+        timeout_seconds: float | None = TIMEOUT_SECONDS,
+    ) -> None:
         """Another clause for a subscription: an event that both want is not missed in between."""
         self._check()
         if subscription.durable:
-            await self._ask_durable(subscription, where, settled)
-        else:
-            self._send(self._client.replace(HOME, subscription.id, where))
+            await self._durable.replace(subscription, where, settled, timeout_seconds)
+            return
+        self._send(self._client.replace(HOME, subscription.id, where))
+        awaited = f"another clause of subscription {shown(subscription.id)} {to_stand(settled)}"
+        async with within(timeout_seconds, awaited):
             await self._until(SUBSCRIPTIONS, subscription.id, settled)
-            subscription.wheres[subscription.id] = where
+        subscription.wheres[subscription.id] = where
 
-    async def unsubscribe(self, subscription: AsyncSubscription) -> None:
-        """For good: what is kept for a durable one goes, too."""
+    async def unsubscribe(
+        self, subscription: AsyncSubscription, *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> None:
+        """For good: what is kept for a durable one goes, too. If the connection is lost it is said again."""
         self._check()
         if subscription.durable:
-            wait = self._stands(subscription.id, "gone")
-            self._say(self._encoded(wire.DurableCancel(subscription.id)))
-            await wait
-            self._durable.pop(subscription.id, None)
+            await self._durable.cancel(subscription, timeout_seconds)
         else:
             waits = []
             for id in subscription.wheres:
                 self._send(self._client.unsubscribe(HOME, id))
                 self._plain.pop(id, None)
                 waits.append(self._until(SUBSCRIPTIONS, id, False))
-            await asyncio.gather(*waits)
+            async with within(timeout_seconds, f"the end of subscription {shown(subscription.id)} to be accepted"):
+                await asyncio.gather(*waits)
         subscription.end()
 
+    def _withdraw(self, table: str, id: str) -> None:
+        """Take back what a call that has failed has asked for, unless the broker refused it."""
+        if self.failure is None and (table, id) in self._client.homes[HOME].wheres:
+            end = self._client.unsubscribe if table == SUBSCRIPTIONS else self._client.unadvertise
+            self._send(end(HOME, id))
+
     def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def _next_id(self) -> str:
         self._ids += 1
         return f"{self._number:x}.{self._ids}"
 
     def _until(self, table: str, id: str, settled: bool) -> asyncio.Future[None]:
-        """For what has just been said: 0 if it will be said when the link is synced."""
-        seq = self._client.homes[HOME].changed_at.get((table, id), 0)
-        waiter = _Waiter(seq, table, id, asyncio.get_running_loop().create_future())
-        (self._until_settled if settled else self._until_accepted).append(waiter)
-        return waiter.future
-
-    def _synced(self, seq: int) -> None:
-        """Whatever was said so far is part of this message."""
-        for waiter in (*self._until_accepted, *self._until_settled):
-            waiter.seq = seq
-
-    def _refused(self, message: Refused) -> None:
-        for waiter in (*self._until_accepted, *self._until_settled):
-            if (waiter.table, waiter.id) == (message.table, message.id) and waiter.seq <= message.seq:
-                _fail(waiter.future, _refusal(message))
-
-    # --- Durable subscriptions ---------------------------------------------------------------------------------------
-
-    async def _subscribe_durably(
-        self, id: str, where: str, bytes_max: int, seconds_max: float, settled: bool
-    ) -> AsyncSubscription:
-        if id in self._durable:
-            raise CallerError(f"there is a durable subscription {shown(id)}: replace it")
-        subscription = AsyncSubscription({id: where}, 2**62, self.done)  # the broker's window bounds it
-        subscription.limits = bytes_max, seconds_max
-        self._durable[id] = subscription
-        try:
-            await self._ask_durable(subscription, where, settled)
-        except BaseException:
-            self._durable.pop(id, None)
-            raise
-        return subscription
-
-    async def _ask_durable(self, subscription: AsyncSubscription, where: str, settled: bool) -> None:
-        wait = self._stands(subscription.id, "settled" if settled else "accepted")
-        before, subscription.wheres[subscription.id] = subscription.where, where
-        if self._is_synced.is_set():  # else it is said when it is
-            self._say(self._encoded(wire.DurableSubscribe(subscription.id, where, *subscription.limits)))
-        try:
-            await wait
-        except CallerError:
-            subscription.wheres[subscription.id] = before
-            raise
-
-    def _stands(self, id: str, state: str) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._status[id] = state, future
-        return future
-
-    def _stood(self, message: wire.DurableStatus) -> None:
-        state, future = self._status.get(message.id, ("", None))
-        if future is None:
-            return
-        if message.state == "refused":
-            _fail(future, _refusal(message))
-        elif message.state == state or (message.state == "settled" and state == "accepted"):
-            _succeed(future)
-        else:
-            return
-        del self._status[message.id]
-
-    def done(self, id: str, number: int) -> None:
-        """The events of a durable subscription up to this one have been dealt with."""
-        if self._is_synced.is_set():
-            self._say(self._encoded(wire.Ack(id, number)))
+        """For what has just been said, or will be when the link is synced."""
+        return self._waiters.add(self._client.homes[HOME].changed_at.get((table, id), 0), table, id, settled)
 
     # --- Publishing --------------------------------------------------------------------------------------------------
 
-    async def publish(self, event: Mapping[str, Any], payload: bytes = b"") -> str:
-        """Publish an event: returns its id when the broker has it, on disk if a durable subscription may want it."""
-        return await (await self.post(event, payload))
+    async def publish(
+        self, event: Mapping[str, Any], payload: bytes = b"", *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> str:
+        """Publish an event: returns its id when the broker has it, on disk if a durable subscription may want it. After
+        `TimedOut` it may still be published."""
+        async with within(timeout_seconds, f"the broker at {self.url} to acknowledge an event"):
+            return await (await self.post(event, payload, timeout_seconds=None))
 
-    async def post(self, event: Mapping[str, Any], payload: bytes = b"") -> asyncio.Future[str]:
+    async def post(
+        self, event: Mapping[str, Any], payload: bytes = b"", *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> asyncio.Future[str]:
         """Publish without waiting for the acknowledgement, which the future brings. Waits while much is under way."""
         self._check()
-        if len(self._outgoing) >= TURN:  # a loop that publishes lets other tasks work
+        if len(self._outbox) >= TURN:  # a loop that publishes lets other tasks work
             await asyncio.sleep(0)
-        while self._unacknowledged_bytes > WINDOW:
-            self._room.clear()
-            await self._room.wait()
-            self._check()
+        if self._events.is_full:
+            async with within(timeout_seconds, f"the broker at {self.url} to acknowledge events published before"):
+                while self._events.is_full:
+                    await self._events.wait_for_room()
+                    self._check()
         return self.post_now(event, payload)
 
     def post_now(self, event: Mapping[str, Any], payload: bytes = b"") -> asyncio.Future[str]:
+        self._check()
         id = self._client.next_event_id()
         encoded = encode(Publish(id, event, payload))  # type: ignore[arg-type]
         if len(encoded) > wire.EVENT_MAX:
             raise CallerError(f"an event of {len(encoded):,} bytes; at most {wire.EVENT_MAX:,} are taken")
-        each = _Unacknowledged(id, encoded, self._loop.create_future())
-        self._unacknowledged.append(each)
-        self._by_id[id] = each
-        self._unacknowledged_bytes += len(encoded)
+        future = self._events.add(id, encoded)
         if self._is_synced.is_set():
-            self._say(encoded)
-        return each.future
-
-    def _acknowledged(self, count: int) -> None:
-        for _ in range(count - self._published):
-            each = self._unacknowledged.popleft()
-            del self._by_id[each.id]
-            self._unacknowledged_bytes -= len(each.encoded)
-            if not each.future.done():
-                each.future.set_result(each.id)
-        self._published = count
-        if self._unacknowledged_bytes <= WINDOW:
-            self._room.set()
+            self._outbox.say_encoded(encoded)
+            self._events.note_sent(1)
+        return future
 
     # --- What comes --------------------------------------------------------------------------------------------------
 
     def _take(self, message: Message) -> None:
-        kind = type(message)
-        if kind is wire.Event:
-            assert isinstance(message, wire.Event)
-            if self._client.deliver(Deliver(HOME, message.event, message.ids)):
-                if len(message.ids) == 1:
-                    wanting = [self._plain.get(message.ids[0])]
-                else:
-                    wanting = list(dict.fromkeys(map(self._plain.get, message.ids)))
-                for subscription in wanting:
-                    if subscription is not None:
-                        subscription.arrived(message.event, 0)
-        elif isinstance(message, wire.DurableEvent):
-            if message.id in self._durable:
-                self._durable[message.id].arrived(message.event, message.number)
-        elif isinstance(message, wire.Published):
-            self._acknowledged(message.count)
-        elif isinstance(message, wire.DurableStatus):
-            self._stood(message)
-        elif isinstance(message, wire.Notice):
-            self._noticed(message)
-        else:
-            self._control(message)
+        try:
+            if isinstance(message, wire.Event):
+                self._deliver(message)
+            elif isinstance(message, wire.DurableEvent):
+                self._durable.event(message)
+            elif isinstance(message, wire.Published):
+                self._events.count(message.count)
+            elif isinstance(message, wire.DurableStatus):
+                self._durable.status(message)
+            elif isinstance(message, wire.Notice) and message.id:
+                self._durable.notice(message)
+            elif isinstance(message, wire.Notice):
+                for subscription in dict.fromkeys(self._plain.values()):
+                    subscription.noticed(message)
+            else:
+                self._control(message)
+        except PeerError as error:
+            raise PeerError(f"the broker at {self.url} broke a rule: {error}", code=error.code) from None
+        except Exception as error:
+            what = f"{type(message).__name__}: {error}" if str(error) else type(message).__name__
+            raise PeerError(f"the broker at {self.url} said what this client does not expect: {what}") from error
+
+    def _deliver(self, message: wire.Event) -> None:
+        if self._client.deliver(Deliver(HOME, message.event, message.ids)):
+            if len(message.ids) == 1:
+                wanting = [self._plain.get(message.ids[0])]
+            else:
+                wanting = list(dict.fromkeys(map(self._plain.get, message.ids)))
+            for subscription in wanting:
+                if subscription is not None:
+                    subscription.arrived(message.event, 0)
 
     def _control(self, message: Message) -> None:
         if isinstance(message, Hello):
-            self._peer = self._peer.greeted(KINDS.agreed(message))
-        if isinstance(message, Refused) and not message.seq and message.id in self._by_id:
-            _fail(self._by_id[message.id].future, _refusal(message))
+            self._outbox.greeted(message)
+        if isinstance(message, Refused) and self._events.refused(message):
             return
         sends = self._client.handle(message, HOME)
         self._send(sends)
         for each in sends:
             if isinstance(each.message, Synced):
-                self._synced(each.message.seq)
+                self._waiters.synced(each.message.seq)
                 self._resent_after = each.message.seq if each.message.advertisements else 0
                 if not self._resent_after:
                     self._resume()
         if isinstance(message, Accepted):
-            _answer(self._until_accepted, message.seq)
+            self._waiters.accepted(message.seq)
         elif isinstance(message, Refused):
-            self._refused(message)
+            self._waiters.refused(message)
         elif isinstance(message, Settled):
-            _answer(self._until_settled, message.seq)
+            self._waiters.settled(message.seq)
             if self._resent_after and message.seq >= self._resent_after:
                 self._resent_after = 0
                 self._resume()
@@ -487,15 +439,10 @@ class AsyncClient:
     def _resume(self) -> None:
         """The broker holds what this client wants and advertised: on with events."""
         self._is_synced.set()
-        for each in self._durable.values():
-            self._say(self._encoded(wire.DurableSubscribe(each.id, each.where, *each.limits)))
-        for event in self._unacknowledged:
-            self._say(event.encoded)
-
-    def _noticed(self, message: wire.Notice) -> None:
-        concerned = [self._durable[message.id]] if message.id else list(dict.fromkeys(self._plain.values()))
-        for subscription in concerned:
-            subscription.noticed(message)
+        self._durable.resume()
+        for event in self._events:
+            self._outbox.say_encoded(event)
+        self._events.note_sent(len(self._events))
 
 
 async def connect(url: str, name: str | None = None, seconds: float = 10.0) -> AsyncClient:
@@ -512,23 +459,3 @@ async def connect(url: str, name: str | None = None, seconds: float = 10.0) -> A
         await session.close()
         raise
     return client
-
-
-def _refusal(message: Refused | wire.DurableStatus) -> CallerError:
-    return CallerError(message.reason, code=code_of(message.code))
-
-
-def _answer(waiters: deque[_Waiter], seq: int) -> None:
-    while waiters and waiters[0].seq <= seq:
-        _succeed(waiters.popleft().future)
-
-
-def _succeed(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _fail(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-        future.add_done_callback(lambda each: each.exception())  # a caller that does not wait for it ignores it

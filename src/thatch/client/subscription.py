@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from thatch.broker.client_state import REMEMBERED, RecentIds
+from thatch.client.waiting import within
+from thatch.errors import Unavailable, shown
 from thatch.protocol.messages import Publish
 from thatch.protocol.wire import Notice
 
@@ -32,6 +34,7 @@ class AsyncSubscription:
         self._bytes, self._bytes_max = 0, bytes_max
         self._came = asyncio.Event()
         self._is_over = False
+        self._failure: Exception | None = None
         self._taken = 0  # number of the event that was handed out last
         self._done = 0
         self._seen = RecentIds(REMEMBERED)
@@ -51,6 +54,8 @@ class AsyncSubscription:
     async def __anext__(self) -> Publish:
         event = self.next_now()
         while event is None:
+            if self._failure is not None:
+                raise self._failure
             if self._is_over:
                 raise StopAsyncIteration
             self._came.clear()
@@ -59,9 +64,12 @@ class AsyncSubscription:
         return event
 
     async def next(self, seconds: float | None = None) -> Publish:
-        """The next event; `TimeoutError` if none comes in time."""
-        async with asyncio.timeout(seconds):
-            return await anext(self)
+        """The next event; `TimedOut`, which is a `TimeoutError`, if none comes in time."""
+        async with within(seconds, f"an event of subscription {shown(self.id)}"):
+            try:
+                return await anext(self)
+            except StopAsyncIteration:
+                raise Unavailable(f"subscription {shown(self.id)} has ended") from None
 
     def next_now(self) -> Publish | None:
         """The next event, if it is there. The one before counts as dealt with."""
@@ -109,6 +117,8 @@ class AsyncSubscription:
         else:
             self.dropped += notice.count
 
-    def end(self) -> None:
-        self._is_over = True
+    def end(self, failure: Exception | None = None) -> None:
+        """No more events come. After those that have come, `failure` is raised; without one, iterating just ends."""
+        if not self._is_over:
+            self._is_over, self._failure = True, failure
         self._came.set()

@@ -1,0 +1,99 @@
+"""What the calls of a client wait for: a limit on every wait, and changes that are to be accepted or to settle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from thatch.errors import CallerError, TimedOut, code_of
+from thatch.protocol.messages import Refused
+from thatch.protocol.wire import DurableStatus
+
+TIMEOUT_SECONDS = 60.0  # of a call that waits for the broker: it may be starting again, with many subscriptions
+
+
+@asynccontextmanager
+async def within(seconds: float | None, awaited: str) -> AsyncIterator[None]:
+    """Around a wait: if it lasts longer, the error names what was waited for. None: no limit."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if seconds is None or not limit.expired():
+            raise
+        raise TimedOut(awaited, seconds) from None
+
+
+def to_stand(settled: bool) -> str:
+    """What a call waits for a subscription or an advertisement to do."""
+    return "to settle" if settled else "to be accepted"
+
+
+class _Waiter(msgspec.Struct):
+    """For a change to be accepted, or to settle."""
+
+    seq: int
+    table: str
+    id: str
+    future: asyncio.Future[None]
+
+
+class Waiters:
+    """For changes of plain subscriptions and of advertisements, in the order in which they were said."""
+
+    def __init__(self) -> None:
+        self._until_accepted: deque[_Waiter] = deque()
+        self._until_settled: deque[_Waiter] = deque()
+
+    def add(self, seq: int, table: str, id: str, settled: bool) -> asyncio.Future[None]:
+        """For a change with this number; 0 if it will be said when the link is synced."""
+        waiter = _Waiter(seq, table, id, asyncio.get_running_loop().create_future())
+        (self._until_settled if settled else self._until_accepted).append(waiter)
+        return waiter.future
+
+    def synced(self, seq: int) -> None:
+        """Whatever was said so far is part of this message."""
+        for waiter in (*self._until_accepted, *self._until_settled):
+            waiter.seq = seq
+
+    def refused(self, message: Refused) -> None:
+        for waiter in (*self._until_accepted, *self._until_settled):
+            if (waiter.table, waiter.id) == (message.table, message.id) and waiter.seq <= message.seq:
+                fail(waiter.future, refusal(message))
+
+    def accepted(self, seq: int) -> None:
+        _answer(self._until_accepted, seq)
+
+    def settled(self, seq: int) -> None:
+        _answer(self._until_settled, seq)
+
+    def fail(self, error: Exception) -> None:
+        for waiter in (*self._until_accepted, *self._until_settled):
+            fail(waiter.future, error)
+
+
+def _answer(waiters: deque[_Waiter], seq: int) -> None:
+    while waiters and waiters[0].seq <= seq:
+        succeed(waiters.popleft().future)
+
+
+def refusal(message: Refused | DurableStatus) -> CallerError:
+    """A refusal by the broker, as the error of the call that it answers."""
+    return CallerError(message.reason, code=code_of(message.code))
+
+
+def succeed(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.add_done_callback(lambda each: each.exception())  # a caller that does not wait for it ignores it
