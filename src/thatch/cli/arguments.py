@@ -71,6 +71,16 @@ def space_of(text: str, time_zone: str | None) -> Space:
         raise CallerError(f"{error.within(file)}{meant}") from None
 
 
+def space_text(text: str) -> str:
+    """A space written out, or what its file holds; checked if it is a file."""
+    if not os.path.isfile(text):
+        if os.path.isdir(text) or (text and " " not in text.strip() and not text.startswith("{")):
+            space_of(text, None)  # refuses it
+        return text
+    space_of(text, None)
+    return _content(text)
+
+
 def _content(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
