@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +22,7 @@ from helpers.paths import ROOT
 from thatch.cli.main import main
 from thatch.cli.terminal import styled
 from thatch.errors import CallerError, SpaceError, StoreError
-from thatch.node.config import Config
+from thatch.node.config import RANGES, Config
 from thatch.node.damage import unusable
 from thatch.node.server import Node
 
@@ -98,6 +99,15 @@ def test_a_misspelt_name_gets_a_suggestion(
         ("neighbours = ['B2']", "neighbours is an object, not a list"),
         ("name = ", "not TOML: line 1, column 8 cannot be read"),
         ("neighbours = [", "not TOML: it ends too early"),
+        ('[policy]\nretract = "no"', "policy.retract is true, false or \"union\", not 'no'"),
+        ("[links.B2]\nretract = 3", "links.B2.retract is true, false"),
+        ("[flow]\nclient_bytes_max = -1", "flow.client_bytes_max is at least 1, not -1"),
+        ("[timing]\nheartbeat_seconds = 0", "timing.heartbeat_seconds is above 0, not 0"),
+        ("[pruning]\nhistory_seconds = nan", "pruning.history_seconds is above 0, not nan"),
+        ("[cells]\nbits = 3", "cells.attributes is missing"),
+        ("[client]\nhost = '0.0.0.0'", "client.host: 0.0.0.0 is not a loopback address"),
+        ("[client]\nhost = '0.0.0.0'", "Set exposed = true"),
+        ("[overlay]\nport = 99999", "overlay.port is a port, a number from 0 to 65535, not 99999"),
         ("\nname = B1", "not TOML: line 2, column 8 cannot be read: texts stand in quotes"),
     ],
 )
@@ -178,6 +188,67 @@ def test_publish_reads_its_events_before_it_dials(
     place = "line 1" if is_piped else "event 2"
     assert status == 2 and f"{place} is not an object in JSON: " in said and reason in said, said
     assert not FOREIGN.search(said)
+
+
+BROKER = ["broker", "--name", "B1", "--space", SPACE]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--listen", ":47878"], "--listen: every address of this machine is not a loopback address"),
+        (["--listen", "nosuchhost:47878"], "--listen: nosuchhost is not a loopback address such as 127.0.0.1"),
+        (["--listen", "nosuchhost:47878"], "Add --exposed if only trusted peers"),
+        (["--listen", "nosuchhost.invalid:47878", "--exposed"], "no host has the name 'nosuchhost.invalid'"),
+        (["--overlay", "localhost:99999"], "--overlay is a port, a number from 0 to 65535, not 99999"),
+        (["--store", "."], "--store .: a folder; give a file such as B1.thatch"),
+        (["--port", "47878"], "--listen HOST:PORT: --listen 127.0.0.1:47878"),
+        (["--json"], "--json goes with --print-config"),
+        (["--space", "."], ". is a folder"),
+        (["--space", "price"], "a space stands in quotes"),
+    ],
+)
+def test_flags_of_a_broker_that_cannot_be(flags: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = answer([*BROKER, *flags], capsys)
+    assert status == 2 and reason in said and "the flags" not in said and not FOREIGN.search(said), said
+
+
+def test_every_number_of_a_broker_has_a_range() -> None:
+    numbers = {
+        f"{table}.{field}"
+        for table in ("flow", "retention", "timing", "pruning")
+        for field, value in msgspec.to_builtins(getattr(Config(name="B1", space=SPACE), table)).items()
+        if not isinstance(value, str)
+    }
+    assert {key for key, _, _ in RANGES} == numbers
+
+
+def test_a_broker_reads_its_space_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sp.txt").write_text("price double\n")
+    status, said = answer([*BROKER[:4], str(tmp_path / "sp.txt"), "--print-config"], capsys)
+    assert status == 0 and 'space = "price double' in said
+    (tmp_path / "sp.txt").write_text("price\n  number\n")
+    status, said = answer([*BROKER[:4], str(tmp_path / "sp.txt"), "--print-config"], capsys)
+    assert status == 2 and "sp.txt:2:3: expected a type" in said
+
+
+def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        store = str(tmp_path / "B1.thatch")
+        status, said = answer([*BROKER, "--store", store, "--listen", f"127.0.0.1:{port}"], capsys)
+    assert status == 2 and f"port {port} is taken: another broker? --listen HOST:PORT" in said
+    assert "stopped" not in said and not Path(store).exists()
+
+
+def test_a_file_that_is_no_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("thatch.node.run.begin", lambda form: None)  # the log of this process stays as it is
+    (tmp_path / "junk").write_text("name = 'B1'")
+    free = ["--listen", "127.0.0.1:0", "--overlay", "127.0.0.1:0"]
+    status, said = answer([*BROKER, "--store", str(tmp_path / "junk"), *free], capsys)
+    assert status == 2 and "junk: not a store of Thatch" in said
 
 
 def test_settings_are_printed_without_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +63,62 @@ def test_from_the_terminal(broker: BrokerProcess, capsys: pytest.CaptureFixture[
     assert [line["event"] for line in lines] == [{"price": 5, "symbol": "A"}, {"price": 6}]
     assert main(["publish", "--url", broker.url, '{"prize": 5}']) == 2
     assert "attribute 'prize' is not in the space" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"price": 5', "line 2 is not an object in JSON: line 1, column 12: it ends too early; 1 published before it"),
+        ('{"price": "x"}', "line 2: attribute 'price': 'x' is not a double; 1 published before it"),
+        ('{"prize": 5}', "1 event was refused: line 2: attribute 'prize' is not in the space"),
+        ('{"price": 50}', "line 2: outside --advertise 'price < 20': price is 50"),
+    ],
+)
+def test_one_of_many_events_is_bad(
+    broker: BrokerProcess,
+    line: str,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(['{"price": 5}', line, *['{"price": 6}'] * 30])))
+    assert main(["publish", "--url", broker.url, "--advertise", "price < 20"]) == 2
+    captured = capsys.readouterr()
+    assert reason in captured.err, captured.err
+    assert captured.out == ("31 published\n" if "refused" in captured.err else "1 published\n")
+
+
+def test_events_of_arguments_leave_standard_input_alone(broker: BrokerProcess) -> None:
+    reading, writing = os.pipe()
+    try:  # nothing is ever written, and it is not closed
+        command = [sys.executable, "-m", "thatch.cli", "publish", '{"price": 5}', "--url", broker.url]
+        done = subprocess.run(command, stdin=reading, capture_output=True, text=True, timeout=20)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert done.returncode == 0 and done.stdout == "1 published\n"
+
+
+def test_a_clause_that_no_event_can_match_is_warned_of(broker: BrokerProcess) -> None:
+    command = [sys.executable, "-m", "thatch.cli", "subscribe", "price > 5 AND price < 3", "--url", broker.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
+        assert reader.stderr is not None
+        lines = [reader.stderr.readline() for _ in range(2)]
+        reader.terminate()
+    warned = "thatch: no event can match this clause: 5 is above 3\n"
+    assert warned in lines, lines
+
+
+def test_waiting_for_a_broker_is_said_in_a_pipe_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connect(url: str, name: str | None) -> None:
+        await asyncio.sleep(0.5)
+        raise Unavailable("no broker")
+
+    monkeypatch.setattr("thatch.client.client.connect", connect)
+    assert main(["publish", '{"price": 5}', "--url", "ws://127.0.0.1:1"]) == 2
+    assert "waiting for a broker at ws://127.0.0.1:1 …" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.peers import RawPeer, playing, run, running, url, welcome
+from helpers.raw_peers import RawPeer, playing, run, running, url, welcome
 from thatch import CallerError, PeerError, TimedOut, Unavailable
 from thatch.client.blocking import connect_blocking
 from thatch.client.client import AsyncClient, connect

@@ -74,9 +74,7 @@ def space_of(text: str, time_zone: str | None) -> Space:
     """A space written out, or in a file; JSON if it looks like it."""
     file = None
     if os.path.isfile(text):  # of a text that no file can be called, False
-        from thatch.local.files import decoded
-
-        file, text = text, decoded(Path(text).read_bytes(), text).removeprefix("\ufeff")
+        file, text = text, _content(text)
     elif os.path.isdir(text):
         raise CallerError(f"--space: {text} is a folder: give a file in it, or a space like 'price double'")
     elif " " not in text.strip() and not text.startswith("{"):
@@ -94,6 +92,22 @@ def space_of(text: str, time_zone: str | None) -> Space:
             raise
         meant = ". Is this a file of rules? They are given with --where" if _has_rules(file, text) else ""
         raise CallerError(f"{error.within(file)}{meant}") from None
+
+
+def space_text(text: str) -> str:
+    """A space written out, or what its file holds; checked if it is a file."""
+    if not os.path.isfile(text):
+        if os.path.isdir(text) or (text and " " not in text.strip() and not text.startswith("{")):
+            space_of(text, None)  # refuses it
+        return text
+    space_of(text, None)
+    return _content(text)
+
+
+def _content(file: str) -> str:
+    from thatch.local.files import decoded
+
+    return decoded(Path(file).read_bytes(), file).removeprefix("\ufeff")
 
 
 def _has_rules(file: str, text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from thatch.cli.arguments import OK
+from thatch.cli.arguments import OK, space_text
 from thatch.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
     )
     command.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="a TOML file; flags override it")
     command.add_argument("--name", help="the name of the broker, unique in the network")
-    command.add_argument("--space", metavar="SPACE", help="the space, written out")
+    command.add_argument("--space", metavar="SPACE", help="the space, written out, or a file that holds it")
     command.add_argument("--store", metavar="FILE", help="where its state is kept (default NAME.thatch)")
     command.add_argument("--listen", metavar="HOST:PORT", help="for clients (default 127.0.0.1:7878)")
     command.add_argument("--overlay", metavar="HOST:PORT", help="for neighbours (default 127.0.0.1:7879)")
@@ -33,6 +33,8 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--print-config", action="store_true", help="print the settings that would be used")
     command.add_argument("--json", action="store_true", help="print the settings as JSON")
+    for other in ("--port", "--host"):  # what other programs call it: answered, not offered
+        command.add_argument(other, help=argparse.SUPPRESS)
     command.set_defaults(run=run)
 
 
@@ -40,7 +42,14 @@ def run(options: argparse.Namespace) -> int:
     from thatch.node.config import missing_keys, read, to_toml
     from thatch.node.run import run as run_node
 
+    if options.json and not options.print_config:
+        raise ConfigError("--json goes with --print-config, which prints the settings")
+    if options.port is not None or options.host is not None:
+        address = f"{options.host or '127.0.0.1'}:{options.port or 7878}"
+        raise ConfigError(f"the address of clients is one option, --listen HOST:PORT: --listen {address}")
     flags: dict[str, Any] = {}
+    if options.space is not None:
+        options.space = space_text(options.space)
     for key in ("name", "space", "store", "routing", "log", "exposed"):
         if getattr(options, key) is not None:
             flags[key] = getattr(options, key)
@@ -71,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not (port.isdigit() and port.isascii()):
         example = f"127.0.0.1:{text}" if text.isdigit() else "127.0.0.1:7878"
         raise ConfigError(f"an address is HOST:PORT, such as {example}, not {text!r}")
     return host, int(port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
 from thatch.broker.policy import ClientLimits
-from thatch.errors import CallerError, ConfigError, toml_problem
+from thatch.errors import CallerError, ConfigError, shown, toml_problem
 from thatch.protocol.ids import check_name
 from thatch.space.space import Space
 from thatch.space.structs import struct_of
@@ -62,6 +63,27 @@ class Pruning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replacements_per_second_max: float = Settings().replacements_per_second_max
 
 
+# The least that each number may be, and whether it may be that. Ports, policies, cells and limits check themselves.
+RANGES = (
+    ("flow.client_bytes_max", 1, True),
+    ("flow.control_bytes_max", 1, True),
+    ("flow.neighbour_bytes_max", 1, True),
+    ("flow.unacknowledged_bytes_max", 1, True),
+    ("retention.neighbour_bytes_max", 0, True),
+    ("retention.neighbour_seconds_max", 0, True),
+    ("retention.queue_bytes_max", 0, True),
+    ("retention.queue_seconds_max", 0, True),
+    ("timing.heartbeat_seconds", 0, False),
+    ("timing.client_heartbeat_seconds", 0, False),
+    ("timing.linger_seconds", 0, True),
+    ("timing.dial_seconds_max", 0, False),
+    ("timing.retry_seconds_max", 0, False),
+    ("pruning.history_seconds", 0, False),
+    ("pruning.idle_seconds", 0, True),
+    ("pruning.replacements_per_second_max", 0, True),
+)
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     space: str
@@ -84,13 +106,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        for listen in (self.client, self.overlay):
+        self._check_ranges()
+        for key, listen in (("client", self.client), ("overlay", self.overlay)):
             if not 0 <= listen.port < 65_536:
-                raise ConfigError(f"a port is a number from 0 to 65535, not {listen.port}")
+                raise ConfigError(f"{key}.port is a port, a number from 0 to 65535, not {listen.port}")
             if not self.exposed and not _is_loopback(listen.host):
+                host = listen.host or "every address of this machine"
                 raise ConfigError(
-                    f"{listen.host} is not a loopback address, and there is no access control: anybody who reaches the "
-                    "port may read and publish everything. Set exposed = true if only trusted peers can reach it"
+                    f"{key}.host: {host} is not a loopback address such as 127.0.0.1, and there is no access control: "
+                    "anybody who reaches the port may read and publish everything. Set exposed = true if only trusted "
+                    "peers can reach it"
                 )
         for name, url in self.neighbours.items():
             check_name(name)
@@ -98,6 +123,19 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"neighbour {name!r}: a URL such as ws://127.0.0.1:7879, not {url!r}")
         if self.name in self.neighbours:
             raise ConfigError(f"broker {self.name!r} is not a neighbour of itself")
+        if self.store and self.store_path.is_dir():
+            raise ConfigError(f"store {self.store}: a folder; give a file such as {self.store_path / self.name}.thatch")
+
+    def _check_ranges(self) -> None:
+        """Every number that is out of its range, by name."""
+        wrong = []
+        for key, least, is_allowed in RANGES:
+            table, _, field = key.partition(".")
+            value = getattr(getattr(self, table), field)
+            if not (value >= least if is_allowed else value > least):
+                wrong.append(f"{key} is {'at least' if is_allowed else 'above'} {least}, not {value:g}")
+        if wrong:
+            raise ConfigError("; ".join(wrong))
 
     @property
     def store_path(self) -> Path:
@@ -127,18 +165,49 @@ EXAMPLES = {"name": "B1", "space": "price double, symbol string"}
 def read(path: Path | None, flags: dict[str, Any], fills_in: bool = False) -> Config:
     """From a file, and flags that win over it. `fills_in`: what is needed and not given is taken from `EXAMPLES`."""
     given = _given(path, flags)
-    place = "the flags" if path is None else str(path)
     try:
+        _check_retract(given)
         config = struct_of(EXAMPLES | given, Config)
         settings, space = config.settings(), config.read_space()
         if settings.cells is not None and "space" in given:
-            settings.cells.grid(space)  # refuses attributes that cannot be
+            _check_cells(settings.cells, space)
     except CallerError as error:
-        raise ConfigError(f"{place}: {error}") from None
+        raise ConfigError(_placed(str(error), path, flags)) from None
     missing = [key for key in EXAMPLES if key not in given]
     if missing and not fills_in:
         raise ConfigError(_need(missing, path))
     return config
+
+
+def _placed(problem: str, path: Path | None, flags: dict[str, Any]) -> str:
+    """A problem with the file it is in, and with flags as they are typed."""
+    for key, flag in FLAGS.items():
+        if key in flags or f"{key}.host" in flags:
+            problem = re.sub(rf"(?:^|(?<=; )){key}(?:\.host|\.port)?(?=[ :])", flag, problem)
+            problem = problem.replace("Set exposed = true if", "Add --exposed if")
+    return problem if path is None else f"{path}: {problem}"
+
+
+# What settings are called on the command line.
+FLAGS = {"client": "--listen", "overlay": "--overlay", "store": "--store", "routing": "--routing", "log": "--log"}
+
+
+def _check_retract(given: dict[str, Any]) -> None:
+    links = given.get("links")
+    tables = {f"links.{name}": table for name, table in links.items()} if isinstance(links, dict) else {}
+    for key, table in {"policy": given.get("policy"), **tables}.items():
+        retract = table.get("retract", False) if isinstance(table, dict) else False
+        if not isinstance(retract, bool) and retract != "union":
+            raise ConfigError(f'{key}.retract is true, false or "union", not {shown(retract)}')
+
+
+def _check_cells(cells: Cells, space: Space) -> None:
+    """Refuse attributes that cannot be."""
+    try:
+        cells.grid(space)
+    except CallerError as error:
+        missing = "cells.attributes is missing, and the first four are taken: " if cells.attributes is None else ""
+        raise ConfigError(f"{missing}{error}") from None
 
 
 def _need(missing: Sequence[str], path: Path | None) -> str:
@@ -170,7 +239,7 @@ def _given(path: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{path}: not TOML: {toml_problem(error)}") from None
     for dotted, value in flags.items():
         _set(given, dotted.split("."), value)
-    _check_renamed(given, "the flags" if path is None else str(path))
+    _check_renamed(given, path)
     for policy in (given.get("policy"), *_tables(given.get("links"))):
         if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
             policy["cover"] = None
@@ -201,11 +270,12 @@ RENAMED = {
 }
 
 
-def _check_renamed(given: dict[str, Any], place: str) -> None:
+def _check_renamed(given: dict[str, Any], path: Path | None) -> None:
     """Refuse keys of earlier versions, all of them at once."""
-    found = [f"{old} is now {new}" for path in _keys(given) for old, new in [_renamed(path)] if new]
+    found = [f"{old} is now {new}" for keys in _keys(given) for old, new in [_renamed(keys)] if new]
     if found:
-        raise ConfigError(f"{place}: settings have new names: {'; '.join(found)}")
+        place = "" if path is None else f"{path}: "
+        raise ConfigError(f"{place}settings have new names: {'; '.join(found)}")
 
 
 def _keys(given: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -29,6 +29,8 @@ APPLICATION = 0x54484348  # "THCH", in SQLite's header
 HEADER = b"SQLite format 3\0"
 ADVICE = "restore a backup, or move the file away to begin with an empty store"
 
+OTHER = "Give another file, restore a backup, or move the file away to begin with an empty store"
+
 
 def damaged(path: Path, what: str) -> StoreError:
     return StoreError(f"store {path}: {what}; {ADVICE}")
@@ -68,7 +70,7 @@ def check_files(path: Path) -> None:
     if not head:
         raise damaged(path, "the file is empty, and a store never is")
     if not head.startswith(HEADER):
-        raise damaged(path, "not an SQLite file")
+        raise StoreError(f"store {path}: not a store of Thatch: not an SQLite file. {OTHER}")
     if len(head) < 100:
         raise damaged(path, f"the file has been cut: {len(head)} bytes are left")
     page = int.from_bytes(head[16:18], "big")
@@ -76,7 +78,8 @@ def check_files(path: Path) -> None:
         raise damaged(path, f"the file has been cut: {path.stat().st_size:,} bytes are not whole pages of {page:,}")
     mark = int.from_bytes(head[68:72], "big")
     if mark != APPLICATION:
-        raise damaged(path, f"an SQLite file of another program (application id {mark:#x})")
+        what = f"an SQLite file of another program (application id {mark:#x})"
+        raise StoreError(f"store {path}: not a store of Thatch: {what}. {OTHER}")
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size:
         with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
