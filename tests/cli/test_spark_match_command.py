@@ -177,7 +177,7 @@ def test_a_bad_event_is_an_error_that_names_it(match: Run, engine: str) -> None:
     if engine == "spark":
         assert err.startswith(f"thatch: {here}: {CSV_ERRORS['B']}\n    " + '{"symbol":"B",')
     else:
-        assert err.startswith("thatch: events.csv: malformed: ") and "    G,5,,,,,ok,more\n" in err
+        assert err.startswith("thatch: events.csv:8: malformed: 8 fields, the header has 7\n    G,5,,,,,ok,more\n")
         assert f"events.csv, row 1: {CSV_ERRORS['B']}\n    " + '{"symbol":"B",' in err
     assert err.endswith("\nand more\nCorrect them, or leave them out with --on-error skip\n")
     assert "Exception" not in err and "\tat " not in err
@@ -199,7 +199,7 @@ def test_a_wrong_clause_is_an_error_that_names_it(match: Run) -> None:
     assert status == 2 and not out
     assert err == (
         "thatch: subscription wrong.txt:3: line 1, column 15: no attribute 'prize' (did you mean 'price'?)\n"
-        "    price < 3 AND prize < 3\nCorrect them, or leave them out with --on-error skip\n"
+        "    price < 3 AND prize < 3\n                  ^\nCorrect them, or leave them out with --on-error skip\n"
     )
 
 
@@ -218,7 +218,7 @@ def test_tables_of_subscriptions(match: Run) -> None:
     assert {row["subscription_id"] for row in rows_of("out.json")} == {"1", "2", "x"}
     Path("twice.csv").write_text("id,where\nx,price < 1\nx,price < 2\n,price < 3\n")
     status, _, err = match("events.parquet", "--where", "twice.csv")
-    assert status == 2 and "subscription ?: has no id\n    price < 3\n" in err
+    assert status == 2 and "twice.csv:4: has no id\n    price < 3\n" in err
     Path("c.csv").write_text("id,low_n\nx,5\n")
     status, _, err = match("events.parquet", "--where", "c.csv", "--where", "b.csv")
     assert status == 2 and "some of the --where files have clauses, others columns of bounds" in err
@@ -277,7 +277,7 @@ def test_times_are_in_the_zone_of_the_space(match: Run) -> None:
         (["events.csv"], SPACE + ", nope int", "the events have no column 'nope', which the space has as attribute"),
         (["headers"], SPACE, "header d"),  # does not conform to the schema; differs from that of the first file
         (["nothing.csv"], SPACE, "nothing.csv: no such file or folder"),
-        (["where.txt"], SPACE, "where.txt: do not tell their kind by their names; give --input-format"),
+        (["where.txt"], SPACE, "where.txt: does not tell its kind by its name; give --input-format"),
         (["events.csv", "--where", "none.txt"], SPACE, "none.txt: no such file or folder"),
         (["events.csv", "--where", "events.csv"], SPACE, "events.csv: has no column 'id'; its columns are 'symbol', "),
         (["events.csv", "--conf", "x"], SPACE, "--conf is KEY=VALUE, not 'x'"),
@@ -373,12 +373,14 @@ def test_what_a_failure_says() -> None:
 
 
 def test_progress_is_for_terminals(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from thatch.cli.terminal import show_progress
+
     for is_terminal in (False, True):
         stream = io.StringIO()
         monkeypatch.setattr(stream, "isatty", lambda is_terminal=is_terminal: is_terminal)
         monkeypatch.setattr("sys.stderr", stream)
         with session.progress(spark):
-            pass
+            show_progress("1 of 2 tasks")
         assert bool(stream.getvalue()) == is_terminal
 
 

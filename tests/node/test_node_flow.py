@@ -19,7 +19,7 @@ from thatch.protocol.messages import Send
 from thatch.space.space import Space
 
 HEALTHY = 50
-STALLED_SECONDS = 60.0 if is_soak() else 7.0
+STALLED_SECONDS = 60.0 if is_soak() else 10.0
 BASE_SECONDS = 10.0 if is_soak() else 3.0
 RATE = 40  # events a second, each to all
 MEMORY_MB = 64

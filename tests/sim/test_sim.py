@@ -181,8 +181,8 @@ def test_simulate_lists_its_scenarios(capsys: pytest.CaptureFixture[str]) -> Non
         (["nothing"], "no scenario 'nothing'; there are unsubscriptions"),
         (["line", "--cover", "magic"], "no cover engine 'magic'"),
         (["line", "--cover", "none", "--retract"], "nothing to retract"),
-        (["line", "--graph", "simplified"], "cover='pairwise'"),
-        (["line", "--subscriptions", "0"], "--subscriptions 0: too few"),
+        (["line", "--graph", "simplified"], "--graph goes with --cover pairwise"),
+        (["line", "--subscriptions", "0"], "--subscriptions is at least 1, not 0"),
         (["line", "--interval", "0"], "--interval 0"),
     ],
 )

@@ -78,7 +78,7 @@ def test_whatever_history_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Distances, "prune", prune)
     monkeypatch.setattr(OutboundTable, "preserve", counted)
-    for seed in range(1_000 if SOAK else 60):
+    for seed in range(1_000 if SOAK else 100):
         script = draw(seed)
         drawn = draw_settings(seed, script.routing)
         if script.routing == "advertisements":

@@ -86,6 +86,7 @@ ERRORS: list[ThatchError] = [
     errors.ConfigError("a setting"),
     errors.PeerError("a peer"),
     errors.Unavailable("later"),
+    errors.TimedOut("the answer to a subscription", 2.5),
     ThatchError("anything"),
     CallerError(),
     WrongClauses([Wrong("'a'", "prize < 3", 1, 1, "no attribute"), Wrong("7", "x", 2, 3, "other")], 9),

@@ -11,6 +11,7 @@ from thatch.cli.engine_choice import add_engine, chosen_engine
 from thatch.cli.rules_request import LearnRequest
 from thatch.cli.table_arguments import add_rules, request_fields, seconds_text, skipped_text
 from thatch.cli.tabular import counted, table
+from thatch.errors import CallerError
 
 SHOWN = 3  # regions of each kind
 
@@ -35,6 +36,8 @@ def run(options: argparse.Namespace) -> int:
     request = LearnRequest(**request_fields(options))
     engine, why = chosen_engine(options, request)
     result = {"engine": engine.name, "engine_reason": why} | engine.learn(request)
+    if not result["events"]:
+        raise CallerError("there are no events: nothing can be learnt")
     print(as_text(result) if options.json else "\n".join(summary(result)))
     return OK
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from thatch.cover.box_rows import Boxed, boxed_regions
-from thatch.errors import CallerError
 from thatch.learning.cells import CellGrid
 from thatch.learning.regions import Places, one_sided_regions
 from thatch.learning.similar import SimilarPair, Wanted, phi, similar_pairs
@@ -88,8 +87,6 @@ class Learning:
         ids, regions = self.match.compiled.ids, [each.in_space(space) for each in self.match.compiled.regions]
         boxed = boxed_regions(ids, regions, space)
         total, drawn = self._sample(space)
-        if not total:
-            raise CallerError("there are no events: nothing can be learnt")
         columns, table = self._encoded_sample(drawn, space)
         points = np.ascontiguousarray(np.stack(columns, axis=1))
         sketch = Sketch.of(space, _some_boxes(boxed), points, lambda name: _texts(table, name, space), cells)

@@ -195,10 +195,10 @@ def sentence_of(error: BaseException) -> str:
         return (
             f"this Spark has no file system for {name}://: docs/packaging.md says how to add one, or download the files"
         )
-    unread = re.search(r"(?:reading file|read footer for file:?\S*|path=)\s*(file:\S+?\.\w+)", f"{error} {inner}")
-    if unread:
-        return f"{unquote(urlparse(unread[1]).path)}: cannot be read: it is damaged, or another kind of file"
     text = re.split(r"\n\s*(?:at |JVM stacktrace|== |\n)", inner.strip())[0]
+    unread = re.search(r"(?:reading file|read footer for file:?\S*|path=)\s*(file:\S+?\.\w+)", f"{error} {inner}")
+    if unread and not text.startswith("CSV header"):  # of files that are whole, and differ
+        return f"{unquote(urlparse(unread[1]).path)}: cannot be read: it is damaged, or another kind of file"
     text = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )*(?:\[[A-Z_.0-9]+\] )?", "", text)
     return re.sub(r"\s*SQLSTATE: \w+\s*$", "", text).strip() or type(error).__name__
 
