@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
         options, rest = self.parse_known_args(args, namespace)
         if rest:
             what = f"no option {rest[0]}" if rest[0].startswith("-") else f"{shown(rest[0])} is one argument too many"
-            hint = "" if rest[0].startswith("-") else ": a clause with spaces stands in quotes"
+            hint = "" if rest[0].startswith("-") else ": a clause with spaces stands in quotes, and so does a space"
             getattr(options, "command_parser", self).error(f"{what}{hint}")
         return options
 
