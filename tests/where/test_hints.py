@@ -147,7 +147,7 @@ def test_what_was_meant_is_said_at_its_place(marked: str, said: str) -> None:
     assert (refused.value.line, refused.value.column) == (line, len(before.rpartition("\n")[2]) + 1)
 
 
-@examples(100)
+@examples(40)
 @given(st.data())
 def test_no_hint_is_about_what_a_clause_may_hold(data: st.DataObject) -> None:
     world = data.draw(worlds())
@@ -194,7 +194,7 @@ def test_why_no_event_can_match(clause: str, reason: str) -> None:
     assert why_empty(clause, shared()).endswith(reason)
 
 
-@examples(60)
+@examples(30)
 @given(st.data())
 def test_a_reason_is_given_only_of_what_is_empty(data: st.DataObject) -> None:
     world = data.draw(worlds())

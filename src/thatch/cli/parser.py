@@ -64,8 +64,8 @@ class Parser(argparse.ArgumentParser):
             what = f"no option {rest[0]}" if rest[0].startswith("-") else f"{shown(rest[0])} is one argument too many"
             command = getattr(options, "command_parser", self)
             takes_clauses = any(each.metavar == "CLAUSE" for each in command._actions)
-            hint = ": a clause with spaces stands in quotes" if takes_clauses and not rest[0].startswith("-") else ""
-            command.error(f"{what}{hint}")
+            hint = ": a clause with spaces stands in quotes, and so does a space"
+            command.error(f"{what}{hint if takes_clauses and not rest[0].startswith('-') else ''}")
         return options
 
     def _own_options(self, given: Sequence[str]) -> Iterator[str]:

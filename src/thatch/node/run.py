@@ -33,7 +33,7 @@ def check_addresses(config: Config) -> None:
         place = f"cannot listen on {listen.host}:{listen.port}"
         try:
             found = socket.getaddrinfo(listen.host or None, listen.port, 0, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)
-        except OSError:
+        except (OSError, UnicodeError):  # the latter of what no name can be
             raise ConfigError(f"{place}: no host has the name {listen.host!r}") from None
         for family, kind, protocol, _, address in found:
             try:

@@ -11,13 +11,14 @@ import msgspec
 
 from thatch.errors import CallerError, EventError
 from thatch.space.attribute import Attribute
-from thatch.space.axis import DateAxis, TimestampAxis, TimestampNtzAxis
+from thatch.space.axis import BoolAxis, DateAxis, TimestampAxis, TimestampNtzAxis
 from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
 from thatch.space.structs import json_problem
 
-WRITTEN = (DateAxis, TimestampAxis, TimestampNtzAxis, DecimalAxis, FloatingAxis)  # as text
+TIMES = (DateAxis, TimestampAxis, TimestampNtzAxis)
+WRITTEN = (*TIMES, DecimalAxis, FloatingAxis)  # as text
 
 
 def read_json(text: str | bytes, what: str, kind: Any = dict[str, Any]) -> Any:
@@ -51,6 +52,12 @@ def _value(attribute: Attribute, value: Any) -> Any:
             return axis.read(value)
         except ValueError as error:
             raise EventError(attribute.name, value, str(error)) from None
+    is_time = isinstance(axis, TIMES)
+    misfits = isinstance(value, bool) and not isinstance(axis, BoolAxis)
+    if misfits or isinstance(value, list | dict) or (is_time and isinstance(value, int | Decimal)):
+        article = "an" if axis.sql[0] in "aeiou" else "a"
+        hint = ": write it as a string" if is_time else ""
+        raise EventError(attribute.name, value, f"is not {article} {axis.sql}{hint}")
     if isinstance(value, Decimal) and not isinstance(axis, DecimalAxis):
         number = float(value)
         return number if math.isfinite(number) else value  # what is beyond all doubles is refused, not rounded
