@@ -34,7 +34,7 @@ from thatch.space.space import Space
 SPACE = "symbol string not null, price double not null 0..1000"
 SUBSCRIPTIONS, EVENTS, DURABLE, RESTORED = 10_000, 60_000, 30_000, 100_000
 ROUNDS = 3
-OURS_ROUNDS = 9  # of a fraction of a second each: one alone says little about the machine's usual speed
+OURS_ROUNDS = 6  # of a fraction of a second each: one alone says little about the machine's usual speed
 PAYLOAD = b"x" * 78  # with the values, 100 bytes
 
 
