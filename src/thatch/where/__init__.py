@@ -8,7 +8,8 @@ In reading order:
     coercion     where a literal cuts an axis, after Spark's type coercion
     hints        what a refused clause was probably meant to say
     plans        AND and OR over atoms (comparison, IN, LIKE, IS NULL); with its literals an atom gives an interval set
-    compile      a clause to a region: a shape to a plan, through sqlglot
+    plain        the plan of a plain clause: tests joined by AND and OR, without a parser
+    compile      a clause to a region: a shape to a plan, through sqlglot if it is not plain
     reasons      why a valid clause matches nothing
     many         many clauses: regions, and what is wrong with the others
     to_sql       a region to canonical SQL

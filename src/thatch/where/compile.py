@@ -1,8 +1,8 @@
 """SQL WHERE to a region.
 
-A clause is scanned into its shape and its literals (lexer.py). A new shape is parsed by sqlglot in Spark's dialect and
-becomes a plan (plans.py). Plans are kept, so clauses that differ only in literals are parsed once. Running a plan with
-literals gives terms.
+A clause is scanned into its shape and its literals (lexer.py). A new shape becomes a plan (plans.py): at once if it is
+plain (plain.py), else it is parsed by sqlglot in Spark's dialect. Plans are kept, so clauses that differ only in
+literals are parsed once. Running a plan with literals gives terms.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from thatch.where.lexer import (
     scan,
 )
 from thatch.where.literals import Literal
+from thatch.where.plain import plain_plan
 from thatch.where.plans import (
     And,
     BadLiteral,
@@ -86,8 +87,8 @@ def plan_of(clause: str, space: Space, plans: dict[str, Any]) -> tuple[ClausePla
     shape, literals = scan(clause, space.zone)
     plan = plans.get(shape)
     if plan is None:
-        plan = _planned(clause, shape, space)
-        plan = plan, plan.count()
+        tree = plain_plan(shape, space) or _planned(clause, shape, space)
+        plan = tree, tree.count()
         if len(shape) <= SHAPE_SIZE_MAX:
             if len(plans) >= SHAPES_MAX:
                 plans.pop(next(iter(plans)), None)  # the oldest

@@ -16,7 +16,7 @@ from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, DateAxis, EnumAxis, StringAxis, TimestampAxis, TimestampNtzAxis, quoted
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
-from thatch.where.lexer import ADVICE, COMPARISONS, GRAMMAR, REFUSED, RESERVED, TOKENS, at
+from thatch.where.lexer import ADVICE, COMPARISONS, GRAMMAR, REFUSED, RESERVED, at, token_pattern
 
 REACH = 200  # characters before and after the place of a refusal
 SHOWN = 40  # characters of a token that a hint repeats
@@ -103,7 +103,7 @@ class _Around:
 
     def _read(self, start: int) -> list[Token]:
         tokens: list[Token] = []
-        for match in TOKENS.finditer(self.clause, start, self.end):
+        for match in token_pattern().finditer(self.clause, start, self.end):
             kind = match.lastgroup
             if kind is not None:
                 is_field = kind == "word" and tokens and tokens[-1].text == "."

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -54,7 +55,6 @@ _WORDS = rf"(?<!\w)(?:{_LIST}|{_TYPED}|{_RAW})"
 # Most characters start nothing: one look at them is all they get.
 _LITERAL = re.compile(rf"(?=['\"`0-9.iIdDtTrR/-])(?:{_WORDS}|{_STRING}|{_NUMBER}|{_QUOTED_NAME}|{_COMMENT})", re.DOTALL)
 _LIST_HEAD = re.compile(rf"{_keyword('IN')}{_BLANK}\(", re.DOTALL)
-_ITEMS = re.compile(f"{_COMMENT}|({_ITEM})", re.DOTALL)
 _SIGNED_NUMBER = re.compile(rf"-{_BLANK}({_NUMBER})", re.DOTALL)
 _PLAIN_STRING = re.compile(r"'([^'\\]*+)'")
 _PLAIN_STRINGS = re.compile(r"\s*+'[^'\\]{0,999}+'(?:\s*+,\s*+'[^'\\]{0,999}+')*+\s*+")
@@ -130,6 +130,12 @@ def scan(text: str, zone: ZoneInfo) -> ScannedClause:
     return ScannedClause(shape, literals)
 
 
+@cache  # compiled when it is needed, as `token_pattern`: each takes a process milliseconds
+def _items() -> re.Pattern[str]:
+    """The members of an IN list."""
+    return re.compile(f"{_COMMENT}|({_ITEM})", re.DOTALL)
+
+
 def _members(token: str, zone: ZoneInfo) -> Members:
     head = _LIST_HEAD.match(token)
     assert head is not None
@@ -139,7 +145,7 @@ def _members(token: str, zone: ZoneInfo) -> Members:
         size = (
             commas + 1
             if "'" not in body and '"' not in body
-            else sum(match[1] is not None for match in _ITEMS.finditer(body))
+            else sum(match[1] is not None for match in _items().finditer(body))
         )
         if size > LIST_SIZE_MAX:
             raise ValueError(f"is an IN list of {size:,} values, at most {LIST_SIZE_MAX:,} are allowed")
@@ -147,7 +153,7 @@ def _members(token: str, zone: ZoneInfo) -> Members:
         return Members("s", _PLAIN_STRING.findall(body))
     if _PLAIN_INTS.fullmatch(body):
         return Members("i", [int(item) for item in body.split(",")])
-    return Members("", [_literal(item, zone) for item in _ITEMS.findall(body) if item])
+    return Members("", [_literal(item, zone) for item in _items().findall(body) if item])
 
 
 def _literal(token: str, zone: ZoneInfo) -> Literal:
@@ -202,13 +208,6 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 COMPARISONS = frozenset(("<=>", "<=", ">=", "<>", "!=", "!<", "!>", "==", "=", "<", ">"))
-# Of a clause itself, with what is no SQL: for hints (hints.py).
-TOKENS = re.compile(
-    rf"\s++|{_COMMENT}|(?P<literal>{_TYPED}|{_RAW}|{_STRING}|{_NUMBER})|(?P<name>{_QUOTED_NAME})"
-    r"|(?P<word>[^\W\d]\w*+)|(?P<digits>[0-9][\w.]*+)"
-    r"|(?P<operator><=>|=>|=<(?!>)|===|=!|=~|!~|:=|<=|>=|<>|!=|!<|!>|==|[=<>!(),-])|(?P<other>.)",
-    re.DOTALL,
-)
 _CALL = re.compile(r"\s*\(")
 _SIGNED = re.compile(rf"\s*{MARK}[idf]")
 GRAMMAR = frozenset("AND OR NOT BETWEEN IN LIKE ESCAPE IS NULL TRUE FALSE UNKNOWN DISTINCT FROM".split())
@@ -271,6 +270,17 @@ _HINTS = {
     ":": "parameters are not supported: write the value",
     "?": "parameters are not supported: write the value",
 }
+
+
+@cache
+def token_pattern() -> re.Pattern[str]:
+    """Of a clause itself, with what is no SQL: for hints (hints.py)."""
+    return re.compile(
+        rf"\s++|{_COMMENT}|(?P<literal>{_TYPED}|{_RAW}|{_STRING}|{_NUMBER})|(?P<name>{_QUOTED_NAME})"
+        r"|(?P<word>[^\W\d]\w*+)|(?P<digits>[0-9][\w.]*+)"
+        r"|(?P<operator><=>|=>|=<(?!>)|===|=!|=~|!~|:=|<=|>=|<>|!=|!<|!>|==|[=<>!(),-])|(?P<other>.)",
+        re.DOTALL,
+    )
 
 
 class Sanitised(NamedTuple):
