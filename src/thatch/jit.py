@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numba
+import numba.core.environment
 import numba.core.event
 import numba.core.options
 import numba.extending
@@ -24,6 +26,7 @@ from numba.core.runtime.nrt import rtsys
 
 types: Any = numba.types
 events: Any = numba.core.event
+environments: Any = numba.core.environment
 F = TypeVar("F", bound=Callable[..., Any])
 # This file and all with kernels, as a test makes sure: to look for them would cost each process time.
 KERNEL_FILES = (
@@ -194,6 +197,30 @@ def _loaded(cache: Any, load_fully: Callable[[Any, Any], Any], signature: Any, c
     except Exception:  # should Numba's own names change, it works as it does by itself
         found = None
     return load_fully(signature, context) if found is None else found
+
+
+def _load_environments(rebuild: Callable[[str, Any, str], Any]) -> Callable[[str, Any, str], Any]:
+    """A kernel in the cache names each module that it has code of, and Numba imports these: of its own modules, with
+    all that they import, for globals that code without Python objects never looks at. Names of modules stand for them
+    until somebody else imports them."""
+
+    def environment(module: str, constants: Any, name: str) -> Any:
+        if module in sys.modules or not module.startswith("numba."):
+            return rebuild(module, constants, name)
+        known = environments.lookup_environment(name)
+        if known is None:
+            known = environments.Environment({"__name__": module})
+            known.consts[:] = constants
+            known.env_name = name
+            environments.Environment._memo[name] = known
+        return known
+
+    environment.__module__, environment.__qualname__ = rebuild.__module__, rebuild.__qualname__  # as it is pickled
+    return environment
+
+
+with suppress(AttributeError):  # should Numba's own names change, it works as it does by itself
+    environments._rebuild_env = _load_environments(environments._rebuild_env)
 
 
 @lru_cache

@@ -67,3 +67,42 @@ def test_without_a_cache_the_advice_is_another(announcer: tuple[Announcer, list[
     for _ in range(3):
         compile_new("thatch.example")
     assert "NUMBA_CACHE_DIR" in said[0]
+
+
+ARRAYS = """
+import sys
+import numpy as np
+import thatch
+
+table = thatch.SubscriptionTable(thatch.Space.parse("price double, symbol string"))
+table.subscribe("ann", "price < 20")
+assert table.match({"price": 12.5}) == ["ann"]
+assert "numba.np.arrayobj" not in sys.modules, "kernels from the cache import the compiler's own modules"
+
+import numba
+
+@numba.njit
+def made(size):
+    array = np.empty(size, np.int64)
+    for at in range(size):
+        array[at] = at
+    if size > 3:
+        raise ValueError("too many")
+    return np.concatenate((array, array))
+
+assert made(2).tolist() == [0, 1, 0, 1]
+try:
+    made(4)
+except ValueError as error:
+    assert str(error) == "too many"
+else:
+    raise AssertionError("no error")
+assert table.match({"price": 12.5}) == ["ann"]
+"""
+
+
+def test_kernels_from_the_cache_import_no_module_of_the_compiler() -> None:
+    """And whoever compiles afterwards finds all of them."""
+    warm = ARRAYS[: ARRAYS.index('assert "numba')]
+    subprocess.run([sys.executable, "-c", warm], check=True)
+    subprocess.run([sys.executable, "-c", ARRAYS], check=True)
