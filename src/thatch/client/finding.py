@@ -46,11 +46,23 @@ async def space_at(url: str, session: aiohttp.ClientSession, seconds: float) -> 
                         return Space.from_json(await response.read())
                 except (OSError, aiohttp.ClientError) as error:
                     reason = unreachable(error)
+                    if is_final(error):
+                        raise Unavailable(f"no broker answers at {url}: {reason}") from None
                 except SpaceError:
                     raise Unavailable(f"what answers at {url} is not the client port of a broker") from None
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, RETRY_SECONDS[1])
     raise Unavailable(f"no broker answers at {url} within {seconds:g} seconds: {reason}")
+
+
+def is_final(error: Exception) -> bool:
+    """Whether it would fail again: by its name, its certificate or what it answers, this is no broker that starts."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.status < 500  # a proxy in front of a broker that starts says 502 or 503
+    if isinstance(error, aiohttp.ClientSSLError):
+        return True
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME
 
 
 def unreachable(error: Exception) -> str:
