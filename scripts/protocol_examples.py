@@ -30,7 +30,8 @@ WIDTH = 116  # characters of a line of bytes
 SPACE = Space.parse("price double not null 0..1000").to_json()
 HERE, THERE = 7 << 32, 9 << 32  # the sessions of the client and of the node
 EVENT = m.Publish("bob:3:1", {"price": 5.0}, b"\x01\x02")
-DIGESTED = digest([("cheap", "price < 20", None)], 1)
+DIGEST_KEY = bytes(range(1, 17))
+DIGESTED = digest([("cheap", "price < 20", None)], 1, DIGEST_KEY)
 Frame = tuple[str, tuple[m.Message, ...]]  # who sends it, and what it says
 EXAMPLES: dict[str, tuple[Frame, ...]] = {
     "A client that cannot hash greets, and lists what it wants. The node takes it.": (
@@ -45,7 +46,7 @@ EXAMPLES: dict[str, tuple[Frame, ...]] = {
         ("node", (m.Accepted(HERE | 1), m.Settled(HERE | 1))),
     ),
     "To a client that hashes the node sends what it holds, here this one subscription.": (
-        ("node", (m.Digest(THERE | 1, 1, DIGESTED, (0,)),)),
+        ("node", (m.Digest(THERE | 1, 1, DIGESTED.hashes, (0,), DIGEST_KEY, DIGESTED.counts, (0,)),)),
     ),
     "The client advertises and publishes. An event of another client comes.": (
         ("client", (m.Advertise(HERE | 2, "all", "TRUE"), m.Publish("ann:7:1", {"price": 12.5}))),

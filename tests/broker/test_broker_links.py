@@ -84,7 +84,7 @@ def test_equal_digests_need_nothing() -> None:
     bench = Bench().client("ann").settled_neighbour("B2")
     bench.says("ann", Subscribe, "s", "x < 5")
     bench.handle(LinkDown(), "B2")
-    answer = synced(bench.neighbour("B2", session=2, hashes=(digest([("B1/ann/s", "x < 5", None)], 1), (0,))))
+    answer = synced(bench.neighbour("B2", session=2, hashes=(digest([("B1/ann/s", "x < 5", None)], 1).hashes, (0,))))
     assert (answer.subscriptions, answer.advertisements) == ({}, {})
 
 
@@ -95,10 +95,10 @@ def test_only_the_buckets_that_differ_are_sent() -> None:
         bench.says("ann", Subscribe, id.rpartition("/")[2], where)
     bench.handle(LinkDown(), "B2")
     bench.says("ann", Replace, "s7", "x = 77")
-    answer = synced(bench.neighbour("B2", session=2, hashes=(digest(as_held(held), 16), (0,) * 16)))
+    answer = synced(bench.neighbour("B2", session=2, hashes=(digest(as_held(held), 16).hashes, (0,) * 16)))
     ((bucket, listed),) = answer.subscriptions.items()
     assert listed["B1/ann/s7"] == ("x = 77", None)
-    assert len(listed) < 16 and all(digest([(id, "", None)], 16)[bucket] for id in listed)
+    assert len(listed) < 16 and all(digest([(id, "", None)], 16).hashes[bucket] for id in listed)
 
 
 def test_what_changed_during_a_cut_is_put_right_at_both_ends() -> None:
@@ -203,10 +203,10 @@ def test_a_link_to_oneself_is_refused() -> None:
     ("hello", "reason"),
     [
         (Hello("B2", 7, Space.parse("y int").to_json()), "'B2' uses another space: y int; this broker uses x int"),
-        (Hello("B2", 7, SPACE.to_json(), version=1), "'B2' speaks version 1 of the protocol, this side 2 to 3"),
+        (Hello("B2", 7, SPACE.to_json(), version=1), "'B2' speaks version 1 of the protocol, this side 2 to 4"),
         (
-            Hello("B2", 7, SPACE.to_json(), version=4, version_max=9),
-            "'B2' speaks versions 4 to 9 of the protocol, this side 2 to 3",
+            Hello("B2", 7, SPACE.to_json(), version=5, version_max=9),
+            "'B2' speaks versions 5 to 9 of the protocol, this side 2 to 4",
         ),
         (Hello("B3", 7, SPACE.to_json()), "link 'B2': the peer calls itself 'B3'"),
         (

@@ -23,6 +23,7 @@ from thatch.node.config import Config, Listen
 from thatch.node.server import Node
 from thatch.protocol.ids import SUBSCRIPTIONS
 from thatch.protocol.kinds import KINDS
+from thatch.protocol.versions import VERSION_MAX
 from thatch.protocol.wire import frame
 
 SPACE = Space.parse("price double not null 0..1000, symbol string").to_json()
@@ -163,12 +164,13 @@ async def linked(folder: Path, is_old: bool, dials: bool, play: Callable[[Node, 
 def test_a_neighbour_that_is_ahead(tmp_path: Path, dials: bool) -> None:
     async def play(node: Node, double: Double) -> None:
         hello = await double.greet(["hint", {"any": 1}], ["Resume", "store9", "", 0, "more"])
-        assert hello[5:6] + hello[9:11] == [2, 3, 3]
+        assert hello[5:6] + hello[9:11] == [2, VERSION_MAX, VERSION_MAX]
         await double.read("Digest")
-        await double.say(["Digest", double.seq(), 1, [0], [0], "more"], ["Synced", double.seq(), 1, {}, {}, "more"])
+        digest = ["Digest", double.seq(), 1, [0], [0], b"", [], [], "more"]
+        await double.say(digest, ["Synced", double.seq(), 1, {}, {}, "more"])
         await double.read("Synced")
         link = node.driver.broker.links["B9"]
-        assert link.is_synced and (link.version, link.members_version) == (3, 3) and node.skipped_count == 1
+        assert link.is_synced and (link.version, link.members_version) == (VERSION_MAX,) * 2 and node.skipped_count == 1
         await double.say(["Subscribe", double.seq(), "B9/bob/s", "price < 5", None, [], [], "more"], ["hint"])
         while (await double.read("Settled"))[1] & 0xFFFFFFFF < 3:
             pass
@@ -214,9 +216,9 @@ def test_no_common_version_is_refused_by_name(tmp_path: Path) -> None:
                 is_client = path == "connect"
                 name = "ann" if is_client else "B9"
                 async with dialling(f"ws://127.0.0.1:{port}/{path}", False) as double:
-                    await double.say(["Hello", name, SESSION, SPACE, is_client, 4, [], False, "", 6])
+                    await double.say(["Hello", name, SESSION, SPACE, is_client, 5, [], False, "", 6])
                     refused = await double.read("Refused")
-                    assert refused[3] == f"'{name}' speaks versions 4 to 6 of the protocol, this side 2 to 3"
+                    assert refused[3] == f"'{name}' speaks versions 5 to 6 of the protocol, this side 2 to 4"
                     assert refused[5] == "version" and await double.closed() == 1008
 
     run(scenario())

@@ -60,7 +60,7 @@ MESSAGES: dict[type[Message], tuple[st.SearchStrategy[Any], ...]] = {
     Advertise: (numbers, texts, texts, leases),
     Unadvertise: (numbers, texts),
     Extend: (numbers, texts, st.booleans()),
-    Digest: (numbers, numbers, hashes, hashes),
+    Digest: (numbers, numbers, hashes, hashes, st.binary(max_size=64), hashes, hashes),
     Synced: (numbers, numbers, listings, listings),
     Flush: (numbers,),
     Publish: (texts, events, st.binary(max_size=9)),
@@ -98,7 +98,10 @@ EXAMPLES: dict[type[Message], Message] = {
     Settled: Settled(1),
     Refused: Refused(1, "s", "because", "subscriptions"),
 }
-LATER: dict[str, Any] = {"version_max": 3, "members_version": 3, "capabilities": {"digest": "none"}, "code": "clause"}
+LATER: dict[str, Any] = {
+    "version_max": 3, "members_version": 3, "capabilities": {"digest": "none"}, "code": "clause",
+    "key": b"k", "subscription_counts": (1,), "advertisement_counts": (2,),
+}  # fmt: skip
 kinds = pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 
 

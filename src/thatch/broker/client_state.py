@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.errors import CallerError, shown
-from thatch.protocol.digest import differing
+from thatch.protocol.digest import differing, hashed
 from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, check_link_name, event_prefix
 from thatch.protocol.messages import (
     Accepted,
@@ -276,7 +276,7 @@ class ClientState:
 
     def _sync(self, message: Digest, broker: str, home: Home) -> list[Send]:
         listings = []
-        for table, theirs in ((SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)):
+        for table, theirs in zip((SUBSCRIPTIONS, ADVERTISEMENTS), hashed(message), strict=True):
             own = {key[1]: (where, home.expires.get(key)) for key, where in home.wheres.items() if key[0] == table}
-            listings.append(differing(own, theirs, message.size))
+            listings.append(differing(own, theirs, message.size, message.key))
         return [Send(broker, Synced(home.sync(), message.size, *listings))]

@@ -91,6 +91,7 @@ class Link:
         self.is_up = self.is_met = self.is_synced = False  # follow from the state: events ask for them
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
+        self.digest_key = b""  # of the digest in this session
         self.version = VERSION_MIN  # of the protocol: what both sides speak
         self.members: tuple[str, ...] = ()  # brokers behind it
         self.members_version = VERSION_MIN  # what all of them speak, as far as is known
@@ -125,11 +126,12 @@ class Link:
         self.is_synced = self.state is LinkState.SYNCED
         self.is_met = self.is_synced or self.state is LinkState.MET
 
-    def connect(self, session: int) -> None:
+    def connect(self, session: int, digest_key: bytes) -> None:
         """The link is up: a session begins."""
         self._step(LinkInput.LINK_UP, LinkAction.CONNECT)
         self.agrees = False
         self.session, self.sent_count, self._synced_at = session, 0, 0
+        self.digest_key = digest_key
         self.peer_session = self.last_seq_received = 0
         self.waiting.clear()
 

@@ -16,9 +16,10 @@ from thatch.broker.link import Link
 from thatch.broker.link_states import LinkAction, LinkInput
 from thatch.broker.tables import Entry
 from thatch.errors import CallerError, PeerError
-from thatch.protocol.digest import bucket_of, differing, digest, digest_size
+from thatch.protocol.digest import bucket_of, differing, digest, digest_size, hashed
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, overlay_id
 from thatch.protocol.messages import Accepted, Digest, Extend, Refused, Synced
+from thatch.protocol.versions import KEYED_DIGESTS
 
 
 class Resync:
@@ -32,8 +33,12 @@ class Resync:
         subscriptions = self._received.subscriptions.of_link(link.name)
         advertisements = self._received.advertisements.of_link(link.name)
         size = digest_size(len(subscriptions) + len(advertisements))
-        hashes = (digest(_as_the_peer_knows_them(each), size) for each in (subscriptions, advertisements))
-        self._handling.send(link.name, Digest(link.next_seq(), size, *hashes))
+        key = link.digest_key if link.version >= KEYED_DIGESTS else b""
+        wanted, advertised = (
+            digest(_as_the_peer_knows_them(each), size, key) for each in (subscriptions, advertisements)
+        )
+        hashes, counts = (wanted.hashes, advertised.hashes), (wanted.counts, advertised.counts)
+        self._handling.send(link.name, Digest(link.next_seq(), size, *hashes, key, *counts))
 
     def answer(self, message: Digest, name: str) -> None:
         """Send a neighbour what it does not hold, and what to hold no longer."""
@@ -41,10 +46,9 @@ class Resync:
         if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.SYNC:
             raise PeerError(f"{name!r} sent a digest that was not asked for")
         self._handling.send(name, Extend(link.next_seq(), self._growth.text, self._growth.is_open))
-        theirs = message.subscriptions, message.advertisements
         listings = [
-            differing({id: (where, None) for id, where in table.forwarded().items()}, hashes, message.size)
-            for table, hashes in zip(link.outbound, theirs, strict=True)
+            differing({id: (where, None) for id, where in table.forwarded().items()}, theirs, message.size, message.key)
+            for table, theirs in zip(link.outbound, hashed(message), strict=True)
         ]
         self._handling.send(name, Synced(link.sync(), message.size, *listings))
 

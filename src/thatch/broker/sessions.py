@@ -50,7 +50,7 @@ class Sessions:
         if link is None:
             link = self.add_link(peer)
             self._record(link)
-        link.connect(message.session)
+        link.connect(message.session, message.key)
         self._greet(link)
         if link.is_client and link.is_durable:
             self._announce()

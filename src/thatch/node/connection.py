@@ -21,7 +21,7 @@ from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS, Peer
-from thatch.protocol.messages import Extend, Hello, LinkUp, Message, Publish, Refused
+from thatch.protocol.messages import Extend, Hello, Message, Publish, Refused
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 from thatch.protocol.versions import SUBPROTOCOL
 
@@ -239,7 +239,7 @@ class ClientConnection(Connection, ClientEndpoint):
         self.greeted(message)
         driver.connect(self.name, self)
         self.node.client_connected(self)
-        driver.take(LinkUp(driver.next_session(), is_client=True), self.name)
+        driver.take(driver.next_link_up(is_client=True), self.name)
         driver.take(message, self.name)
 
     def send_refusal(self, refused: Refused, close: bool) -> None:
@@ -292,7 +292,7 @@ class NeighbourConnection(Connection):
             other.close(f"another connection came as {name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
         driver.connect(name, self)
-        driver.take(LinkUp(driver.next_session()), name)
+        driver.take(driver.next_link_up(), name)
         store, received = driver.received_up_to.get(name, ("", 0))
         resume = wire.Resume(driver.store.identity, store, received)
         self.outgoing.open_after(encode(resume), driver.store.ticket)

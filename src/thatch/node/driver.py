@@ -9,9 +9,10 @@ control message, never the other way round.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from thatch.broker import Broker
@@ -19,11 +20,13 @@ from thatch.node.outgoing import Gate
 from thatch.node.store import Store
 from thatch.node.stream import Limits, Stream
 from thatch.protocol.codec import encode
+from thatch.protocol.digest import KEY_BYTES
 from thatch.protocol.messages import (
     OPERATOR,
     Deliver,
     Effect,
     LinkDown,
+    LinkUp,
     Message,
     Persist,
     Persisted,
@@ -66,7 +69,15 @@ class ClientEndpoint(Endpoint):
 
 
 class Driver:
-    def __init__(self, broker: Broker, store: Store, gate: Gate, neighbour_limits: Limits) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        gate: Gate,
+        neighbour_limits: Limits,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        """`random_bytes`: so many that nobody can guess."""
         self.broker, self.store, self.gate = broker, store, gate
         self.endpoints: dict[str, Endpoint] = {}
         self.streams: dict[str, Stream] = {}  # to neighbours
@@ -74,15 +85,16 @@ class Driver:
             peer.name: received for peer, received in store.received_up_to().items() if peer.kind == NEIGHBOUR
         }
         self.refused_for_space = 0
-        self._limits = neighbour_limits
+        self._limits, self._random_bytes = neighbour_limits, random_bytes
         self._inbox: deque[tuple[Message, str]] = deque()
         self._is_running = False
         self._session = 0
         self._tickets: deque[tuple[int, int]] = deque()  # ticket, number of a `Persist`
 
-    def next_session(self) -> int:
+    def next_link_up(self, is_client: bool = False, durable: bool = False) -> LinkUp:
+        """For a link that is connected now: it has a session of its own, and a key of its digest."""
         self._session = next_session(self._session, time.time())
-        return self._session
+        return LinkUp(self._session, is_client, durable, self._random_bytes(KEY_BYTES))
 
     def stream(self, link: str) -> Stream:
         """The stream of events to a neighbour."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from thatch.broker import ClientState
 from thatch.node.driver import ClientEndpoint, Driver, Outcome
 from thatch.protocol.ids import random_token
-from thatch.protocol.messages import LinkUp, Message, Publish, Refused
+from thatch.protocol.messages import Message, Publish, Refused
 from thatch.protocol.messages import Send as Sending
 
 
@@ -21,11 +21,11 @@ class LocalClient(ClientEndpoint):
 
     def connect(self, wheres: dict[str, str] | None = None) -> None:
         """`wheres`: the subscriptions that the broker has of this client, by id."""
-        session = self.driver.next_session()
+        link_up = self.driver.next_link_up(is_client=True, durable=self._durable)
         self.driver.connect(self.name, self)
-        sends = self.client.connect(self.home, session)
+        sends = self.client.connect(self.home, link_up.session)
         self.client.adopt(self.home, wheres or {})
-        self.driver.take(LinkUp(session, is_client=True, durable=self._durable), self.name)
+        self.driver.take(link_up, self.name)
         self.send_all(sends)
 
     def send_all(self, sends: list[Sending]) -> None:

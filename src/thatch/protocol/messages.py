@@ -27,6 +27,7 @@ SESSION_EPOCH = 1_700_000_000  # sessions count seconds from here, so that they 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 SessionNumber = Annotated[int, msgspec.Meta(ge=1, le=SESSION_MAX)]
 CellNumber = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
+DigestKey = Annotated[bytes, msgspec.Meta(max_length=64)]  # what BLAKE2b takes
 
 
 def seq_of(session: int, count: int) -> int:
@@ -50,7 +51,7 @@ def next_session(last: int, now: float) -> int:
 class Message(msgspec.Struct, frozen=True, array_like=True):
     """Anything that `Broker.handle` takes. Fields that a reader does not know come last, and are ignored: a field is
     added only at the end, and only if a reader that ignores it does the same or something wider. What was added has an
-    empty default (0, "", {}), and is written only if it is not empty."""
+    empty default (0, "", b"", (), {}), and is written only if it is not empty."""
 
     added: ClassVar[Mapping[str, int]] = {}  # fields that came later than the kind, with their version
 
@@ -114,9 +115,14 @@ class Extend(Sequenced, frozen=True, tag="Extend", array_like=True):
 class Digest(Sequenced, frozen=True, tag="Digest", array_like=True):
     """What I hold of what you sent me, hashed into `size` buckets a table. The answer is `Synced`."""
 
+    added: ClassVar[Mapping[str, int]] = {"key": 4, "subscription_counts": 4, "advertisement_counts": 4}
+
     size: Number
     subscriptions: tuple[int, ...]
     advertisements: tuple[int, ...]
+    key: DigestKey = b""  # of the hashes
+    subscription_counts: tuple[int, ...] = ()  # entries of each bucket, if there is a key
+    advertisement_counts: tuple[int, ...] = ()
 
 
 Listing = dict[int, dict[str, tuple[str, float | None]]]  # bucket -> id -> clause, lease
@@ -204,9 +210,12 @@ OPERATOR = ""  # the link of the driver
 class LinkUp(Message, frozen=True, tag="LinkUp", array_like=True):
     """The link is connected. Sessions of one broker only rise, also over its restarts."""
 
+    added: ClassVar[Mapping[str, int]] = {"key": 4}
+
     session: int
     is_client: bool = False
     durable: bool = False  # a client whose events are kept until it has them
+    key: DigestKey = b""  # of the digest of this session, which nobody can guess
 
 
 class LinkDown(Message, frozen=True, tag="LinkDown", array_like=True):

@@ -18,8 +18,9 @@ import msgspec
 
 from thatch.errors import PeerError
 
-VERSION_MIN, VERSION_MAX = 2, 3
+VERSION_MIN, VERSION_MAX = 2, 4
 RIGID = 2  # the last version whose readers refuse what they do not know
+KEYED_DIGESTS = 4  # the first version whose digests have a key
 SUBPROTOCOL = "thatch"  # of the WebSocket: both sides read what has grown
 
 # Capabilities: names in the map of a Hello. One that is not known is ignored.
@@ -45,7 +46,7 @@ _OF_2 = ProtocolLimits(
     client_frame_bytes_max=4 * 2**20,
     frame_bytes_max=64 * 2**20,
 )
-LIMITS: Mapping[int, ProtocolLimits] = {2: _OF_2, 3: _OF_2}
+LIMITS: Mapping[int, ProtocolLimits] = dict.fromkeys(range(VERSION_MIN, VERSION_MAX + 1), _OF_2)
 OWN_LIMITS = LIMITS[VERSION_MAX]  # of the clauses that are compiled here
 
 

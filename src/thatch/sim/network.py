@@ -26,6 +26,7 @@ from typing import Any
 from thatch.broker import Broker, ClientState, Settings
 from thatch.errors import CallerError
 from thatch.protocol import codec
+from thatch.protocol.digest import KEY_BYTES
 from thatch.protocol.messages import (
     OPERATOR,
     Deliver,
@@ -165,7 +166,7 @@ class Network:
         self.hang_ups: list[str] = []  # of brokers on one another
         self.events_first = events_first
         self._disk, self._echo, self._through_codec = disk_seconds, echo, through_codec
-        self._random = random.Random(seed)
+        self._seed, self._random = seed, random.Random(seed)
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._entries = 0
         self._sessions = 0
@@ -263,7 +264,12 @@ class Network:
             if end in self.clients:
                 self._run_sends(end, self.clients[end].connect(peer, wire.session))
             else:
-                self._take(end, LinkUp(wire.session, peer in self.clients), peer)
+                self._take(end, LinkUp(wire.session, peer in self.clients, key=self._key(wire, end)), peer)
+
+    def _key(self, wire: Wire, end: str) -> bytes:
+        """Of the digest of one end in a session: drawn by a broker by lot, and here from the seed."""
+        text = f"{self._seed} {wire.session} {end}"
+        return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest()
 
     def crash(self, name: str, keep_store: bool) -> None:
         """The broker is gone with its queue, and without `keep_store` with its disk; its wires are cut."""
