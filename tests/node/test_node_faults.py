@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.disks import fill, is_allowed, needs_mounts, run, small_disk
 from helpers.node_process import BrokerProcess, wait_agree
 from thatch.client.client import AsyncClient, connect
 from thatch.errors import CallerError
@@ -20,20 +21,8 @@ HALF_OPEN_SECONDS = 15.0
 AGREE_SECONDS = 2.0
 
 
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
-
-
-def is_allowed(*command: str) -> bool:
-    return os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
 needs_namespaces = pytest.mark.skipif(
     not is_allowed("ip", "netns", "list"), reason="needs to be root and to have `ip`, for a network namespace"
-)
-needs_mounts = pytest.mark.skipif(
-    not is_allowed("sh", "-c", "d=$(mktemp -d) && mount -t tmpfs none $d && umount $d && rmdir $d"),
-    reason="needs to be allowed to mount a tmpfs",
 )
 
 
@@ -127,26 +116,6 @@ def test_a_cut_is_noticed_and_a_healed_link_agrees(tmp_path: Path) -> None:
 
     with two_apart(tmp_path) as (apart, brokers):
         asyncio.run(asyncio.wait_for(scenario(apart, brokers), 90))
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    folder.mkdir()
-    run("mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder))
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
-
-
-def fill(folder: Path) -> Path:
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            return filler
 
 
 async def refusal(client: AsyncClient, event: dict[str, float]) -> str:

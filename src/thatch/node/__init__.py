@@ -5,6 +5,7 @@ In reading order:
     config        the settings of a node
     logs          what a node logs, as lines or as JSON
     outgoing      what waits to be written to a connection, and in which order
+    lock          one program a store, whatever path leads to it
     damage        is this file a store, and whole?
     schema        the tables of the store, and the statements that read and write them
     migrations    a store of an older version becomes one of the present version

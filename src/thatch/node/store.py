@@ -13,7 +13,6 @@ to the present one before it is used (migrations.py). schema.py has the tables.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import threading
@@ -26,6 +25,7 @@ from typing import Any
 from thatch.errors import StoreError
 from thatch.node import migrations, schema
 from thatch.node.damage import APPLICATION, check_files, check_pages, check_rows, damaged, sentence_of, unusable
+from thatch.node.lock import StoreLock
 from thatch.node.schema import KIND_NUMBERS, PUT_EVENT, QueueRow, StoredRow, event_sum
 from thatch.protocol.records import Drop, PeerKey, Record, RecordChange
 
@@ -49,13 +49,13 @@ class Store:
         """The store of the broker of this name; made if there is none.
 
         Of a migration `reached` hears each step (migrations.py), and `free_bytes` says how much room a folder has."""
-        self.path, self.is_full = path, False
+        self._lock = StoreLock(path)
+        self.path, self.is_full = self._lock.path, False
         self.commits = self.failures = 0
-        self._lock_file = _locked(path)
         try:
-            self._connection = _opened(path, name, reached, free_bytes)
+            self._connection = _opened(self._lock, name, reached, free_bytes)
         except BaseException:
-            self._lock_file.close()
+            self._lock.release()
             raise
         self.identity = self._about("identity")
         self.life = int(self._about("life")) + 1
@@ -209,7 +209,7 @@ class Store:
                 self._condition.notify()
             self._thread.join()
         self._connection.close()
-        self._lock_file.close()
+        self._lock.release()
 
     def _work(self) -> None:
         try:
@@ -298,27 +298,17 @@ def _shortened(writes: list[Write]) -> list[Write]:
     ]
 
 
-def _locked(path: Path) -> Any:
-    """One broker a store. The lock is on a file of its own, so that other programs can make backups of the store."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.with_name(path.name + ".lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise StoreError(f"store {path}: another broker uses it; each broker has a store of its own") from None
-    return file
-
-
 def _opened(
-    path: Path, name: str, reached: Callable[[str], None], free_bytes: Callable[[Path], int]
+    lock: StoreLock, name: str, reached: Callable[[str], None], free_bytes: Callable[[Path], int]
 ) -> sqlite3.Connection:
+    path = lock.path
     if path.exists():
         check_files(path)
     elif path.with_name(path.name + "-wal").exists():
         raise damaged(path, "its log is there, but the file is not")
     else:
         _make(path, name)
+        lock.lock_file()
     try:
         connection = _connection(path)
     except sqlite3.DatabaseError as error:
