@@ -16,6 +16,7 @@ The source, in reading order; each file and package imports only what stands bef
     rivals    methods kept to compare with
     protocol  what brokers and clients say
     broker    the broker, a pure state machine
+    delivery  what must arrive although nodes and stores fail
     sim       many brokers, one seed
     reports   pages for people
     local     match, reduce, learn, audit over tables and files in one process

@@ -17,7 +17,8 @@ from helpers.stores import contents
 from thatch import Space, SubscriptionTable
 from thatch.broker import Broker, Settings
 from thatch.broker.image import read_image
-from thatch.node.schema import GET_EVENTS, QueueRow, peer_row
+from thatch.delivery.journal import QueueRow
+from thatch.node.schema import GET_EVENTS, peer_row
 from thatch.node.store import Store
 from thatch.protocol import messages as m
 from thatch.protocol import wire as w

@@ -131,7 +131,7 @@ def test_a_durable_subscription_outlives_client_and_broker(tmp_path: Path) -> No
             alerts.done()
             await ann.unsubscribe(alerts)
             async with asyncio.timeout(5):
-                while node.store.ticket > node.driver.gate.committed:
+                while node.store.ticket > node.gate.committed:
                     await asyncio.sleep(0.01)
             assert list(node.queues) == [] and node.driver.broker.table_size() == 0
 

@@ -14,8 +14,8 @@ import pytest
 
 from helpers.peers import client, durable_queue, neighbour
 from helpers.strategies import soaked
+from thatch.delivery.journal import QueueRow
 from thatch.errors import CallerError, StoreError
-from thatch.node.schema import QueueRow
 from thatch.node.store import Store
 from thatch.protocol.records import Drop, LinkRecord, SubscriptionKey, SubscriptionRecord
 

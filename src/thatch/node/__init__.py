@@ -10,10 +10,6 @@ In reading order:
     schema        the tables of the store, and the statements that read and write them
     migrations    a store of an older version becomes one of the present version
     store         what is kept on disk, written by one thread
-    stream        events for one receiver, kept until it has them
-    driver        drives the broker: effects to whatever each link leads to
-    local_client  clients that live in the node
-    queues        durable subscriptions
     host          what the parts of a node ask of the node
     connection    what comes over a connection, from a client or from a neighbour
     cloudevents   events as CloudEvents over HTTP

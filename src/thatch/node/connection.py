@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import aiohttp
 from aiohttp import web
 
+from thatch.delivery.driver import DISK_FULL, ClientEndpoint, Endpoint, Outcome
+from thatch.delivery.neighbour import NeighbourSession
 from thatch.errors import CallerError, PeerError
-from thatch.node.driver import DISK_FULL, ClientEndpoint, Endpoint, Outcome
 from thatch.node.host import Host
 from thatch.node.outgoing import Outgoing, Overflow
 from thatch.protocol import wire
@@ -22,7 +23,6 @@ from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import Extend, Hello, Message, Publish, Refused
-from thatch.protocol.records import NEIGHBOUR, PeerKey
 from thatch.protocol.versions import SUBPROTOCOL
 
 log = logging.getLogger("thatch.node")
@@ -135,7 +135,7 @@ class Connection(Endpoint):
             put = self.outgoing.hold_for if isinstance(message, Extend) else self.outgoing.control
             encoded = self.encoded(message)
             if encoded:
-                put(encoded, self.node.driver.store.ticket)
+                put(encoded, self.node.driver.journal.ticket)
         except PeerError as error:  # it cannot read what it would have to
             self._fault(error)
         except Overflow as error:
@@ -210,7 +210,7 @@ class ClientConnection(Connection, ClientEndpoint):
         self._published += len(events)
         outcomes = driver.publish(events, self.name)
         if Outcome.KEPT in outcomes:
-            self._ticket = driver.store.ticket
+            self._ticket = driver.journal.ticket
         if Outcome.REFUSED in outcomes:
             reason = DISK_FULL.format(driver.broker.name)
             for event, outcome in zip(events, outcomes, strict=True):
@@ -273,9 +273,7 @@ class NeighbourConnection(Connection):
     def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any, dialled: bool) -> None:
         super().__init__(node, socket, outgoing, transport_socket, BYTES_MAX)
         self.dialled = dialled  # from here
-        self.waits_for_space = False  # an event was dropped because the disk is full: it comes again after a cut
-        self._store = ""  # behind the link
-        self._ticket = 0
+        self.session: NeighbourSession | None = None  # once it is known who the peer is
 
     def meet(self, name: str) -> None:
         """The peer is this neighbour: connect its link."""
@@ -293,21 +291,23 @@ class NeighbourConnection(Connection):
             other.ended()
         driver.connect(name, self)
         driver.take(driver.next_link_up(), name)
-        store, received = driver.received_up_to.get(name, ("", 0))
-        resume = wire.Resume(driver.store.identity, store, received)
-        self.outgoing.open_after(encode(resume), driver.store.ticket)
+        outgoing = self.outgoing
+
+        def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
+            outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
+
+        self.session = NeighbourSession(driver, name, send)
+        outgoing.open_after(encode(self.session.greeting()), driver.journal.ticket)
         log.info("neighbour %s is connected", name)
 
     async def take_all(self, messages: list[Message]) -> None:
-        driver, received, kept = self.node.driver, 0, False
         turn = time.monotonic() + SLICE_SECONDS
         at = 0
         while at < len(messages):
             message = messages[at]
             if type(message) is wire.Forward:
                 events = _run_of(wire.Forward, messages, at)
-                kept |= self._forwarded(events)
-                received += len(events)
+                self._met().take_events(events)
                 at += len(events)
             else:
                 self._take(message)
@@ -315,19 +315,20 @@ class NeighbourConnection(Connection):
             if time.monotonic() > turn:
                 await asyncio.sleep(0)
                 turn = time.monotonic() + SLICE_SECONDS
-        if received:
-            store, received = driver.received_up_to[self.name]
-            if kept:
-                driver.store.note_received(PeerKey(NEIGHBOUR, self.name), store, received)
-                self._ticket = driver.store.ticket
-            self.outgoing.answer(encode(wire.Received(received)), self._ticket)
+        acknowledgement = None if self.session is None else self.session.acknowledgement()
+        if acknowledgement is not None:
+            received, ticket = acknowledgement
+            self.outgoing.answer(encode(received), ticket)
             await self.node.wait_for_backlog(but=self)
 
+    def _met(self) -> NeighbourSession:
+        if self.session is None:
+            raise PeerError("an event before Hello and Resume")
+        return self.session
+
     def _take(self, message: Message) -> None:
-        if isinstance(message, wire.Received):
-            self.node.driver.stream(self.name).acknowledge(message.number)
-        elif isinstance(message, wire.Resume):
-            self._resume(message)
+        if isinstance(message, wire.Resume | wire.Received):
+            self._met().take(message)
         elif isinstance(message, wire.NodeMessage):
             raise PeerError(f"a neighbour takes no {type(message).__name__}")
         else:
@@ -344,42 +345,10 @@ class NeighbourConnection(Connection):
             log.warning("neighbour %s refuses: %s", self.name, message.reason)
         self.node.driver.take(message, self.name)
 
-    def _resume(self, message: wire.Resume) -> None:
-        driver = self.node.driver
-        if driver.received_up_to.get(self.name, ("", 0))[0] != message.store:
-            driver.note_received(self.name, message.store, 0)
-        self._store = message.store
-        outgoing = self.outgoing
-
-        def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
-            outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
-
-        received = message.received if message.of == driver.store.identity else 0
-        driver.stream(self.name).attach(send, received)
-
-    def _forwarded(self, messages: list[wire.Forward]) -> bool:
-        """Whether something of them is to be on disk before they are acknowledged."""
-        driver = self.node.driver
-        link = driver.broker.links.get(self.name)
-        if not self._store or link is None or not link.is_met:
-            raise PeerError("an event before Hello and Resume")
-        received = driver.received_up_to[self.name][1]
-        if messages[0].number <= received:
-            messages = [each for each in messages if each.number > received]
-        if not messages:
-            return False
-        outcomes = driver.publish([each.event for each in messages], self.name)
-        for each, outcome in zip(messages, outcomes, strict=True):
-            if outcome is Outcome.REFUSED:
-                self.waits_for_space = True
-            if not self.waits_for_space:
-                driver.note_received(self.name, self._store, each.number)
-        return Outcome.KEPT in outcomes
-
     def ended(self) -> None:
         driver = self.node.driver
-        if self.name and driver.endpoints.get(self.name) is self:
-            driver.stream(self.name).detach()
+        if self.session is not None and driver.endpoints.get(self.name) is self:
+            self.session.end()
             log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
             driver.gone(self.name, self)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from thatch.delivery.driver import Driver, Endpoint
+from thatch.delivery.queues import Queues
 from thatch.node.config import Config
-from thatch.node.driver import Driver, Endpoint
-from thatch.node.queues import Queues
+from thatch.node.outgoing import Gate
 from thatch.node.store import Store
 
 
@@ -17,6 +18,7 @@ class Host(Protocol):
     config: Config
     driver: Driver
     store: Store
+    gate: Gate
     queues: Queues
     is_ready: bool
     started_at: float

@@ -15,11 +15,11 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from thatch.delivery.driver import DISK_FULL, Driver, Outcome
+from thatch.delivery.local_client import LocalClient
 from thatch.errors import CallerError, unknown
 from thatch.node.cloudevents import is_cloud_event, read_cloud_events
-from thatch.node.driver import DISK_FULL, Driver, Outcome
 from thatch.node.host import Host
-from thatch.node.local_client import LocalClient
 from thatch.node.metrics import metrics
 from thatch.protocol.codec import event_json
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, event_prefix, inner_name
@@ -127,14 +127,14 @@ class HttpDoor:
             event = Publish(publisher.event_id(id), values, payload)
             outcome = publisher.publish(event)
             if outcome is Outcome.KEPT:
-                ticket = driver.store.ticket
+                ticket = driver.journal.ticket
             reason = DISK_FULL.format(driver.broker.name) if outcome is Outcome.REFUSED else ""
             reason = publisher.take_refusal() or reason
             if reason:
                 refused.append(_Refusal(at, reason))
-        await driver.gate.reached(ticket)
+        await self.node.gate.reached(ticket)
         answer = {"published": len(events) - len(refused), "refused": refused}
-        return _answer(answer, 200 if not refused else 507 if driver.store.is_full else 400)
+        return _answer(answer, 200 if not refused else 507 if driver.journal.is_full else 400)
 
     def _read(self, request: web.Request, body: bytes) -> list[tuple[str, dict[str, Any], bytes]]:
         """(id or "", values, payload) of each event."""

@@ -257,23 +257,3 @@ def read_records(connection: sqlite3.Connection) -> Iterator[Record]:
 def last_place(connection: sqlite3.Connection) -> int:
     """Of the record that was put last."""
     return max(place or 0 for (place,) in connection.execute(LAST_PLACES))
-
-
-# --- Queues and events -----------------------------------------------------------------------------------------------
-
-
-class QueueRow(NamedTuple):
-    """A durable subscription: its limits, and how many events they have cost it."""
-
-    peer: PeerKey
-    bytes_max: int
-    seconds_max: float
-    lost: int
-
-
-class StoredRow(NamedTuple):
-    """An event that is kept for a peer, without the event."""
-
-    number: int
-    at: float
-    size: int

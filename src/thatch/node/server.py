@@ -13,16 +13,16 @@ import aiohttp
 from aiohttp import web
 
 from thatch.broker import Broker
+from thatch.delivery.driver import Driver, Endpoint
+from thatch.delivery.queues import Queues
+from thatch.delivery.stream import Limits
 from thatch.errors import ConfigError, StoreError, ThatchError, shown
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
-from thatch.node.driver import Driver, Endpoint
 from thatch.node.http import BODY_MAX, HttpDoor, answers_in_words
 from thatch.node.logs import Seldom
 from thatch.node.outgoing import Gate, Outgoing
-from thatch.node.queues import Queues
 from thatch.node.store import Store
-from thatch.node.stream import Limits
 from thatch.protocol.codec import BYTES_MAX
 from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Refused, Tick
 from thatch.protocol.versions import SUBPROTOCOL
@@ -43,13 +43,19 @@ class Node:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.started_at = time.time()
+        self.gate = Gate()
         self.store = Store(config.store_path, config.name)
         try:
             self.driver = self._restored()
         except BaseException:
             self.store.stop()
             raise
-        self.queues = Queues(self.driver, config.retention, config.flow.unacknowledged_bytes_max // 4)
+        self.queues = Queues(
+            self.driver,
+            config.retention.queue_bytes_max,
+            config.retention.queue_seconds_max,
+            config.flow.unacknowledged_bytes_max // 4,
+        )
         self._before = self.store.statistics()
         self.http = HttpDoor(self)
         self.is_ready = False
@@ -89,7 +95,7 @@ class Node:
             memory_bytes_max=flow.neighbour_bytes_max,
             unacknowledged_bytes_max=flow.unacknowledged_bytes_max,
         )
-        driver = Driver(broker, store, Gate(), limits)
+        driver = Driver(broker, store, limits, time.time, self.gate.open)
         for link in broker.links.values():
             if not link.is_client:
                 driver.stream(link.name)
@@ -191,7 +197,7 @@ class Node:
         )
         await socket.prepare(request)
         flow = self.config.flow
-        outgoing = Outgoing(self.driver.gate, flow.client_bytes_max, flow.slow_client == "drop", flow.control_bytes_max)
+        outgoing = Outgoing(self.gate, flow.client_bytes_max, flow.slow_client == "drop", flow.control_bytes_max)
         await self._serve(ClientConnection(self, socket, outgoing, _transport_socket(request.transport)))
         return socket
 
@@ -209,9 +215,7 @@ class Node:
         return socket
 
     def _to_neighbour(self) -> Outgoing:
-        return Outgoing(
-            self.driver.gate, 2**62, False, CONTROL_MAX, is_open=False
-        )  # the window of its stream bounds events
+        return Outgoing(self.gate, 2**62, False, CONTROL_MAX, is_open=False)  # the window of its stream bounds events
 
     async def _serve(self, connection: Connection) -> None:
         self._connections[connection] = None
@@ -340,7 +344,8 @@ class Node:
             for connection in self._connections:
                 if (
                     isinstance(connection, NeighbourConnection)
-                    and connection.waits_for_space
+                    and connection.session is not None
+                    and connection.session.waits_for_space
                     and not self.store.is_full
                 ):
                     connection.close(

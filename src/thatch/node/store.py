@@ -8,7 +8,8 @@ out and never reached the disk is not used again.
 
 A full disk keeps the batch and tries again until there is room; while `is_full` the node refuses new work.
 Each row has a checksum. The whole file is checked when it is opened (damage.py), and one of an older version is brought
-to the present one before it is used (migrations.py). schema.py has the tables.
+to the present one before it is used (migrations.py). schema.py has the tables; what streams, queues and the driver ask
+of a store is in delivery/journal.py.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from thatch.delivery.journal import Page, QueueRow, StoredRow
 from thatch.errors import StoreError
 from thatch.node import migrations, schema
 from thatch.node.damage import APPLICATION, check_files, check_pages, check_rows, damaged, sentence_of, unusable
 from thatch.node.lock import StoreLock
-from thatch.node.schema import KIND_NUMBERS, PUT_EVENT, QueueRow, StoredRow, event_sum
+from thatch.node.schema import KIND_NUMBERS, PUT_EVENT, event_sum
 from thatch.protocol.records import Drop, PeerKey, Record, RecordChange
 
 LIFE_SHIFT = 40
@@ -34,8 +36,6 @@ RETRY_SECONDS = 0.25  # between tries on a full disk
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 Write = tuple[str, tuple[Any, ...]]
-Rows = list[tuple[int, bytes]]
-Page = Callable[[Rows, bool], None]
 
 
 class Store:

@@ -17,6 +17,8 @@ brokers and of clients that connect have no '@' either: no peer can have a name 
 from __future__ import annotations
 
 import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
 
 from thatch.errors import CallerError, shown
 
@@ -96,9 +98,9 @@ def event_prefix(publisher: str) -> str:
     return f"{publisher}:"
 
 
-def random_token() -> str:
+def random_token(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> str:
     """What no other process has in the ids of its events, also not under the same name or in the same second."""
-    return secrets.token_urlsafe(8)
+    return urlsafe_b64encode(random_bytes(8)).rstrip(b"=").decode()
 
 
 def alias(id: str, link: str = "") -> str:

@@ -17,8 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from thatch.node.schema import StoredRow
-from thatch.node.store import Store
+from thatch.delivery.journal import Journal, StoredRow
 from thatch.protocol.records import PeerKey
 
 PAGE_COUNT = 256
@@ -74,11 +73,11 @@ class DiskRuns:
 
 
 class Stream:
-    def __init__(self, peer: PeerKey, store: Store, limits: Limits, lost: int = 0) -> None:
+    def __init__(self, peer: PeerKey, journal: Journal, limits: Limits, lost: int = 0) -> None:
         self.peer, self.limits = peer, limits
         self.on_disk = DiskRuns()
         self.lost = lost  # dropped before they were acknowledged
-        self._store = store
+        self._journal = journal
         self._memory_sent: deque[tuple[int, bytes]] = deque()
         self._memory_waiting: deque[tuple[int, bytes]] = deque()
         self._memory_bytes = 0  # of both
@@ -109,11 +108,11 @@ class Stream:
 
     def append(self, event: bytes, kept: bool, now: float) -> int:
         """Keep an event, on disk if `kept`, and send it if the receiver is there and keeps up."""
-        number = self._store.next_number()
+        number = self._journal.next_number()
         is_next = self._send is not None and not self._is_behind and self._cursor >= self._last
         self._last = number
         if kept:
-            self._store.append(self.peer, number, now, event)
+            self._journal.append(self.peer, number, now, event)
             self.on_disk.add(number, len(event), now)
             if self.on_disk.bytes > self.limits.bytes_max:
                 self._drop_too_much()
@@ -137,7 +136,7 @@ class Stream:
                 self.append(event, kept, now)
             return
         assert self._send is not None
-        numbers = self._store.next_numbers(len(events))
+        numbers = self._journal.next_numbers(len(events))
         size = sum(map(len, events))
         self._memory_sent.extend(zip(numbers, events, strict=True))
         self._memory_bytes += size
@@ -154,7 +153,7 @@ class Stream:
             while memory and memory[0][0] <= number:
                 self._memory_bytes -= len(memory.popleft()[1])
         if self.on_disk.count:
-            self._store.discard(self.peer, number)
+            self._journal.discard(self.peer, number)
             self.on_disk.drop_through(number)
         while self._under_way and self._under_way[0][0] <= number:
             self._under_way_bytes -= self._under_way.popleft()[1]
@@ -199,7 +198,7 @@ class Stream:
 
     def _drop_run(self) -> None:
         number, count = self.on_disk.drop_oldest()
-        self._store.discard(self.peer, number)
+        self._journal.discard(self.peer, number)
         self.lost += count
 
     def _forget_oldest(self) -> None:
@@ -220,7 +219,7 @@ class Stream:
             return
         self._is_reading = True
         life, last = self._life, self._last
-        self._store.read(self.peer, self._cursor, PAGE_COUNT, lambda rows, whole: self._page(rows, whole, life, last))
+        self._journal.read(self.peer, self._cursor, PAGE_COUNT, lambda rows, whole: self._page(rows, whole, life, last))
 
     def _page(self, rows: list[tuple[int, bytes]], is_whole: bool, life: int, last: int) -> None:
         """`last`: the number appended last when the page was asked for; all up to it are in the page, or in memory, if

@@ -1,8 +1,8 @@
 """Drives the broker: messages in, effects out to whatever each link leads to.
 
 The broker is a state machine in one thread. A message is handled when it comes; its records go to the store, and what
-follows them waits until they are on disk: control messages carry the store's ticket with them and wait in the queue of
-their connection (outgoing.py), so nobody else does. Events are not held up by records at all: an event may overtake a
+follows them waits until they are on disk: control messages carry the journal's ticket with them and wait in the queue
+of their connection, so nobody else does. Events are not held up by records at all: an event may overtake a
 control message, never the other way round.
 """
 
@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 
 from thatch.broker import Broker
-from thatch.node.outgoing import Gate
-from thatch.node.store import Store
-from thatch.node.stream import Limits, Stream
+from thatch.delivery.journal import Journal
+from thatch.delivery.stream import Limits, Stream
 from thatch.protocol.codec import encode
 from thatch.protocol.digest import KEY_BYTES
 from thatch.protocol.messages import (
@@ -72,20 +70,22 @@ class Driver:
     def __init__(
         self,
         broker: Broker,
-        store: Store,
-        gate: Gate,
+        journal: Journal,
         neighbour_limits: Limits,
+        clock: Callable[[], float],
+        reached: Callable[[int], None],
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """`random_bytes`: so many that nobody can guess."""
-        self.broker, self.store, self.gate = broker, store, gate
+        """`clock` tells the time, `reached` hears up to which ticket all is on disk, and `random_bytes` draws so many
+        that nobody can guess."""
+        self.broker, self.journal, self.clock, self.random_bytes = broker, journal, clock, random_bytes
         self.endpoints: dict[str, Endpoint] = {}
         self.streams: dict[str, Stream] = {}  # to neighbours
         self.received_up_to = {  # by neighbour
-            peer.name: received for peer, received in store.received_up_to().items() if peer.kind == NEIGHBOUR
+            peer.name: received for peer, received in journal.received_up_to().items() if peer.kind == NEIGHBOUR
         }
         self.refused_for_space = 0
-        self._limits, self._random_bytes = neighbour_limits, random_bytes
+        self._limits, self._reached = neighbour_limits, reached
         self._inbox: deque[tuple[Message, str]] = deque()
         self._is_running = False
         self._session = 0
@@ -93,16 +93,16 @@ class Driver:
 
     def next_link_up(self, is_client: bool = False, durable: bool = False) -> LinkUp:
         """For a link that is connected now: it has a session of its own, and a key of its digest."""
-        self._session = next_session(self._session, time.time())
-        return LinkUp(self._session, is_client, durable, self._random_bytes(KEY_BYTES))
+        self._session = next_session(self._session, self.clock())
+        return LinkUp(self._session, is_client, durable, self.random_bytes(KEY_BYTES))
 
     def stream(self, link: str) -> Stream:
         """The stream of events to a neighbour."""
         stream = self.streams.get(link)
         if stream is None:
             peer = PeerKey(NEIGHBOUR, link)
-            stream = self.streams[link] = Stream(peer, self.store, self._limits)
-            for row in self.store.stored(peer) if not self.store.is_started else ():
+            stream = self.streams[link] = Stream(peer, self.journal, self._limits)
+            for row in self.journal.stored(peer) if not self.journal.is_started else ():
                 stream.restore(row)
         return stream
 
@@ -117,7 +117,7 @@ class Driver:
         try:
             while self._inbox:
                 message, link = self._inbox.popleft()
-                (effects,) = self.broker.handle([message], link, time.time())
+                (effects,) = self.broker.handle([message], link, self.clock())
                 self._run(effects)
         finally:
             self._is_running = False
@@ -128,8 +128,8 @@ class Driver:
             if isinstance(effect, Exception):
                 raise effect
             if isinstance(effect, Persist):
-                self.store.keep(effect.records)
-                self._tickets.append((self.store.ticket, effect.number))
+                self.journal.keep(effect.records)
+                self._tickets.append((self.journal.ticket, effect.number))
             elif isinstance(effect, Reject):
                 self._reject(effect)
             elif isinstance(effect, Deliver):
@@ -156,14 +156,14 @@ class Driver:
             number = self._tickets.popleft()[1]
         if number is not None:
             self.take(Persisted(number), OPERATOR)
-        self.gate.open(ticket)
+        self._reached(ticket)
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
     def publish(self, messages: Sequence[Publish], link: str) -> list[Outcome]:
         """What becomes of each event. Many at once are looked up together, in a fraction of the time. If some fail, the
         others are routed all the same, and the first error is raised."""
-        now = time.time()
+        now = self.clock()
         effects: Sequence[Sequence[Effect | Exception]]
         if len(messages) == 1:
             effects = [self.broker.handle(messages[0], link, now)]
@@ -173,7 +173,7 @@ class Driver:
         errors: list[Exception] = []
         outcomes = [self._route(each, sending, errors) for each in effects]
         for name, events in sending.items():
-            self.stream(name).append_all(events, self.broker.links[name].is_durable, time.time())
+            self.stream(name).append_all(events, self.broker.links[name].is_durable, self.clock())
         for error in errors[1:]:
             log.error("an event of %s failed", link, exc_info=error)
         if errors:
@@ -186,7 +186,7 @@ class Driver:
         """The effects of one event. What goes to neighbours is put into `sending`, its error into `errors`."""
         if not effects:
             return Outcome.ROUTED
-        if self.store.is_full and any(map(self._is_kept, effects)):
+        if self.journal.is_full and any(map(self._is_kept, effects)):
             self.refused_for_space += 1
             return Outcome.REFUSED
         outcome, links = Outcome.ROUTED, self.broker.links

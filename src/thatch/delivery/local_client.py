@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thatch.broker import ClientState
-from thatch.node.driver import ClientEndpoint, Driver, Outcome
+from thatch.delivery.driver import ClientEndpoint, Driver, Outcome
 from thatch.protocol.ids import random_token
 from thatch.protocol.messages import Message, Publish, Refused
 from thatch.protocol.messages import Send as Sending
@@ -12,7 +12,7 @@ from thatch.protocol.messages import Send as Sending
 class LocalClient(ClientEndpoint):
     def __init__(self, driver: Driver, name: str, durable: bool = False) -> None:
         self.name, self.driver = name, driver
-        self.client = ClientState(name, driver.broker.space, token=random_token())
+        self.client = ClientState(name, driver.broker.space, token=random_token(driver.random_bytes))
         self._durable = durable
 
     @property

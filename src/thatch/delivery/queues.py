@@ -8,17 +8,14 @@ DurableSubscribe ▶ connection ─▶ Queue ─ subscribes as "bob@alerts" ─�
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from thatch.delivery.driver import Driver
+from thatch.delivery.journal import QueueRow
+from thatch.delivery.local_client import LocalClient
+from thatch.delivery.stream import Limits, Stream
 from thatch.errors import CallerError, shown
-from thatch.node import config
-from thatch.node.driver import Driver
-from thatch.node.local_client import LocalClient
-from thatch.node.outgoing import Outgoing
-from thatch.node.schema import QueueRow
-from thatch.node.stream import Limits, Stream
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.ids import SUBSCRIPTIONS, check_durable_id, client_id, durable_name, split_durable_name
@@ -28,11 +25,24 @@ from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 log = logging.getLogger("thatch.node")
 
 
+class Outlet(Protocol):
+    """What waits to be sent to a client."""
+
+    def kept(self, messages: list[bytes]) -> None:
+        """Events of a durable subscription; their stream bounds them."""
+
+    def refusal(self, message: bytes) -> None:
+        """A refusal, which waits for no record."""
+
+
 class Reader(Protocol):
     """The connection of a client that reads durable subscriptions."""
 
     name: str
-    outgoing: Outgoing
+
+    @property
+    def outgoing(self) -> Outlet:
+        """What waits to be sent to it."""
 
     def encoded(self, message: Message) -> bytes:
         """A message as the client can read it."""
@@ -45,7 +55,7 @@ class Queue(LocalClient):
     def __init__(self, driver: Driver, row: QueueRow, unacknowledged_bytes_max: int) -> None:
         super().__init__(driver, row.peer.name, durable=True)
         self.owner, self.id = split_durable_name(self.name)
-        self.stream = Stream(row.peer, driver.store, _limits(row, unacknowledged_bytes_max), row.lost)
+        self.stream = Stream(row.peer, driver.journal, _limits(row, unacknowledged_bytes_max), row.lost)
         self.reader: Reader | None = None
         self._lost_announced = 0  # of those lost, how many the reader knows of
         self._lost_kept = row.lost
@@ -63,7 +73,7 @@ class Queue(LocalClient):
         self.send_all(self.client.subscribe(self.home, self.id, where))
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
-        self.stream.append(event, kept=True, now=time.time())
+        self.stream.append(event, kept=True, now=self.driver.clock())
         if self.stream.lost != self._lost_kept:
             self.note_lost()
 
@@ -74,7 +84,7 @@ class Queue(LocalClient):
                 "durable subscription %s: %d events lost to its limit", self.name, self.stream.lost - self._lost_kept
             )
             self._lost_kept = self.stream.lost
-            self.driver.store.put_queue(self.row)
+            self.driver.journal.put_queue(self.row)
         if self.reader is not None and self.stream.lost != self._lost_announced:
             limits = self.stream.limits
             reason = f"more than {limits.bytes_max:,} bytes or {limits.seconds_max:g} seconds of events were kept"
@@ -125,8 +135,10 @@ def _limits(row: QueueRow, unacknowledged_bytes_max: int) -> Limits:
 
 
 class Queues:
-    def __init__(self, driver: Driver, limits: config.Retention, unacknowledged_bytes_max: int) -> None:
-        self._driver, self._limits, self._unacknowledged_bytes_max = driver, limits, unacknowledged_bytes_max
+    def __init__(self, driver: Driver, bytes_max: int, seconds_max: float, unacknowledged_bytes_max: int) -> None:
+        """`bytes_max` and `seconds_max`: the most that a durable subscription may ask for."""
+        self._driver, self._unacknowledged_bytes_max = driver, unacknowledged_bytes_max
+        self._bytes_max, self._seconds_max = bytes_max, seconds_max
         self._queues: dict[str, Queue] = {}
 
     def __iter__(self) -> Iterator[Queue]:
@@ -134,9 +146,9 @@ class Queues:
 
     def restore(self) -> None:
         """Before the store is started: what it holds. The broker has the subscriptions among its records."""
-        for row in self._driver.store.queues():
+        for row in self._driver.journal.queues():
             queue = self._queues[row.peer.name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
-            for stored in self._driver.store.stored(row.peer):
+            for stored in self._driver.journal.stored(row.peer):
                 queue.stream.restore(stored)
             records = self._driver.broker.received_from(SUBSCRIPTIONS, queue.name)
             queue.connect({client_id(id): where for id, where in records.items()})
@@ -164,17 +176,17 @@ class Queues:
             limits = f"{message.bytes_max} bytes for {message.seconds_max} seconds"
             raise CallerError(f"a durable subscription keeps some bytes for some time, not {limits}")
         name = durable_name(reader.name, message.id)
-        bytes_max = min(message.bytes_max, self._limits.queue_bytes_max)
-        seconds_max = min(message.seconds_max, self._limits.queue_seconds_max)
+        bytes_max = min(message.bytes_max, self._bytes_max)
+        seconds_max = min(message.seconds_max, self._seconds_max)
         self._driver.broker.space.where(message.where)
         queue = self._queues.get(name)
-        if (queue is None or queue.where != message.where) and self._driver.store.is_full:
+        if (queue is None or queue.where != message.where) and self._driver.journal.is_full:
             why = f"the disk is full: {shown(message.id)} cannot be kept; try again when there is room"
             raise CallerError(why, code="disk_full")
         if queue is None:
             row = QueueRow(PeerKey(DURABLE_QUEUE, name), bytes_max, seconds_max, 0)
             queue = self._queues[name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
-            self._driver.store.put_queue(row)
+            self._driver.journal.put_queue(row)
             queue.connect()
         queue.stream.set_limits(bytes_max, seconds_max)
         if queue.where != message.where:
@@ -195,7 +207,7 @@ class Queues:
             return
         queue.detach()
         self._driver.gone(name, queue, forget=True)
-        self._driver.store.drop_queue(queue.stream.peer)
+        self._driver.journal.drop_queue(queue.stream.peer)
         reader.send(wire.DurableStatus(id, "", "gone"))
 
     def detach(self, reader: Reader) -> None:

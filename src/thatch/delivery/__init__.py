@@ -1,0 +1,13 @@
+"""What must arrive although nodes and stores fail: numbered streams of events, durable queues, and what two nodes say
+to one another about events.
+
+No input, no output, no clock, no thread: `node` drives it with sockets and SQLite, the simulator with wires and stores
+of its own. In reading order:
+
+    journal       what delivery asks of a store
+    stream        events for one receiver, kept until it has them
+    driver        drives the broker: effects to whatever each link leads to
+    local_client  clients that live in the node
+    queues        durable subscriptions
+    neighbour     what two nodes say to one another about events
+"""
