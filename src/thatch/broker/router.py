@@ -38,6 +38,7 @@ class Router:
         self.distances = Distances(settings.history_seconds)
         self._settings, self._forwarding, self._links = settings, forwarding, forwarding.links
         self._counts_distance = settings.is_incremental
+        self._floods = settings.routing == "events"
 
     def tune(self, settings: Settings) -> None:
         if settings.history_seconds != self._settings.history_seconds:
@@ -215,6 +216,16 @@ class Router:
 
     def _route(self, message: Publish, source: Link, held: list[Entry], effects: list[Effect]) -> None:
         """To every client that wants it, and to every neighbour over whose link somebody asked for it."""
+        if len(held) == 1 and not self._floods:  # most events: nothing has to be gathered
+            entry = held[0]
+            target = self._links[entry.link]
+            if target.is_met and target.behind is None and (source.is_client or target is not source):
+                target.counts.note_out()
+                to_client = target.is_client
+                effects.append(
+                    Deliver(entry.link, message, (entry.peer_id,)) if to_client else Send(entry.link, message)
+                )
+                return
         wanted: dict[str, list[str]] = {}  # by link, the ids that the one behind it knows
         for entry in held:
             ids = wanted.get(entry.link)
@@ -240,7 +251,7 @@ class Router:
 
     def _send_on(self, message: Publish, source: Link, wanted: dict[str, list[str]], effects: list[Effect]) -> None:
         """To links, each with the ids of a client that want it."""
-        if self._settings.routing == "events":
+        if self._floods:
             wanted |= {each.name: [] for each in self._forwarding.brokers()}
         if not source.is_client:
             wanted.pop(source.name, None)
