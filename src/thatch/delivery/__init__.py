@@ -9,5 +9,6 @@ of its own. In reading order:
     driver        drives the broker: effects to whatever each link leads to
     local_client  clients that live in the node
     queues        durable subscriptions
+    outgoing      what waits to be written to a connection, and in which order
     neighbour     what two nodes say to one another about events
 """

@@ -4,7 +4,7 @@ In reading order:
 
     config        the settings of a node
     logs          what a node logs, as lines or as JSON
-    outgoing      what waits to be written to a connection, and in which order
+    outgoing      waiting for what may be written, and for what is on disk
     lock          one program a store, whatever path leads to it
     damage        is this file a store, and whole?
     schema        the tables of the store, and the statements that read and write them

@@ -15,9 +15,10 @@ from aiohttp import web
 
 from thatch.delivery.driver import DISK_FULL, ClientEndpoint, Endpoint, Outcome
 from thatch.delivery.neighbour import NeighbourSession
+from thatch.delivery.outgoing import Overflow
 from thatch.errors import CallerError, PeerError
 from thatch.node.host import Host
-from thatch.node.outgoing import Outgoing, Overflow
+from thatch.node.outgoing import SocketOutgoing
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.ids import check_name
@@ -38,7 +39,9 @@ class Connection(Endpoint):
 
     kind: object
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any, bytes_max: int) -> None:
+    def __init__(
+        self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any, bytes_max: int
+    ) -> None:
         """`transport_socket`: the socket object below the WebSocket, which knows when it is closed; a number would soon
         be that of somebody else's socket. None if the peer has gone already."""
         self.node, self.socket, self.outgoing = node, socket, outgoing
@@ -177,7 +180,7 @@ class Connection(Endpoint):
 class ClientConnection(Connection, ClientEndpoint):
     kind = wire.FromClient
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any) -> None:
+    def __init__(self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any) -> None:
         super().__init__(node, socket, outgoing, transport_socket, node.config.limits.frame_bytes_max)
         self._published = 0
         self._ticket = 0  # of the last event that is kept
@@ -270,7 +273,9 @@ class ClientConnection(Connection, ClientEndpoint):
 class NeighbourConnection(Connection):
     kind = wire.FromNeighbour
 
-    def __init__(self, node: Host, socket: Socket, outgoing: Outgoing, transport_socket: Any, dialled: bool) -> None:
+    def __init__(
+        self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any, dialled: bool
+    ) -> None:
         super().__init__(node, socket, outgoing, transport_socket, BYTES_MAX)
         self.dialled = dialled  # from here
         self.session: NeighbourSession | None = None  # once it is known who the peer is

@@ -6,9 +6,9 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from thatch.delivery.driver import Driver, Endpoint
+from thatch.delivery.outgoing import Gate
 from thatch.delivery.queues import Queues
 from thatch.node.config import Config
-from thatch.node.outgoing import Gate
 from thatch.node.store import Store
 
 

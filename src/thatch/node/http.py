@@ -21,6 +21,7 @@ from thatch.errors import CallerError, unknown
 from thatch.node.cloudevents import is_cloud_event, read_cloud_events
 from thatch.node.host import Host
 from thatch.node.metrics import metrics
+from thatch.node.outgoing import reached
 from thatch.protocol.codec import event_json
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, event_prefix, inner_name
 from thatch.protocol.messages import Message, Publish, Refused
@@ -132,7 +133,7 @@ class HttpDoor:
             reason = publisher.take_refusal() or reason
             if reason:
                 refused.append(_Refusal(at, reason))
-        await self.node.gate.reached(ticket)
+        await reached(self.node.gate, ticket)
         answer = {"published": len(events) - len(refused), "refused": refused}
         return _answer(answer, 200 if not refused else 507 if driver.journal.is_full else 400)
 

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from thatch.broker import Broker
 from thatch.delivery.driver import Driver, Endpoint
+from thatch.delivery.outgoing import Gate
 from thatch.delivery.queues import Queues
 from thatch.delivery.stream import Limits
 from thatch.errors import ConfigError, StoreError, ThatchError, shown
@@ -21,7 +22,7 @@ from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
 from thatch.node.http import BODY_MAX, HttpDoor, answers_in_words
 from thatch.node.logs import Seldom
-from thatch.node.outgoing import Gate, Outgoing
+from thatch.node.outgoing import SocketOutgoing
 from thatch.node.store import Store
 from thatch.protocol.codec import BYTES_MAX
 from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Refused, Tick
@@ -197,7 +198,7 @@ class Node:
         )
         await socket.prepare(request)
         flow = self.config.flow
-        outgoing = Outgoing(self.gate, flow.client_bytes_max, flow.slow_client == "drop", flow.control_bytes_max)
+        outgoing = SocketOutgoing(self.gate, flow.client_bytes_max, flow.slow_client == "drop", flow.control_bytes_max)
         await self._serve(ClientConnection(self, socket, outgoing, _transport_socket(request.transport)))
         return socket
 
@@ -214,8 +215,10 @@ class Node:
         )
         return socket
 
-    def _to_neighbour(self) -> Outgoing:
-        return Outgoing(self.gate, 2**62, False, CONTROL_MAX, is_open=False)  # the window of its stream bounds events
+    def _to_neighbour(self) -> SocketOutgoing:
+        return SocketOutgoing(
+            self.gate, 2**62, False, CONTROL_MAX, is_open=False
+        )  # the window of its stream bounds events
 
     async def _serve(self, connection: Connection) -> None:
         self._connections[connection] = None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from thatch.node.outgoing import Gate, Outgoing, Overflow
+from thatch.delivery.outgoing import Gate, Outgoing, Overflow
 
 
 def texts(frame: bytes | None) -> list[Any]:
