@@ -30,9 +30,11 @@ def run(scenario: Coroutine[Any, Any, None], seconds: float = 20.0) -> None:
 
 
 @asynccontextmanager
-async def running(folder: Path, name: str = "B1", **settings: Any) -> AsyncIterator[Node]:
+async def running(
+    folder: Path, name: str = "B1", before_commit: Callable[[], None] = lambda: None, **settings: Any
+) -> AsyncIterator[Node]:
     usual = {"space": SPACE, "client": Listen(), "overlay": Listen()}
-    node = Node(Config(name=name, store=str(folder / f"{name}.thatch"), **{**usual, **settings}))
+    node = Node(Config(name=name, store=str(folder / f"{name}.thatch"), **{**usual, **settings}), before_commit)
     await node.start()
     try:
         yield node

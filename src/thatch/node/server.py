@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import aiohttp
@@ -41,11 +41,12 @@ CONTROL_MAX = 512 * 2**20  # bytes of control messages for a neighbour: a listin
 
 
 class Node:
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, before_commit: Callable[[], None] = lambda: None) -> None:
+        """`before_commit` is called in the thread of the store (store.py)."""
         self.config = config
         self.started_at = time.time()
         self.gate = Gate()
-        self.store = Store(config.store_path, config.name)
+        self.store = Store(config.store_path, config.name, before_commit=before_commit)
         try:
             self.driver = self._restored()
         except BaseException:

@@ -45,12 +45,16 @@ class Store:
         name: str,
         reached: Callable[[str], None] = lambda step: None,
         free_bytes: Callable[[Path], int] = migrations.free_bytes,
+        before_commit: Callable[[], None] = lambda: None,
     ) -> None:
         """The store of the broker of this name; made if there is none.
 
-        Of a migration `reached` hears each step (migrations.py), and `free_bytes` says how much room a folder has."""
+        Of a migration `reached` hears each step (migrations.py), and `free_bytes` says how much room a folder has.
+        `before_commit` is called before each commit of the thread, which waits for it, and fails as it fails: what it
+        raises may be an error of a full disk, or one after which nothing more is written, as after a power cut."""
         self._lock = StoreLock(path)
         self.path, self.is_full = self._lock.path, False
+        self._before_commit = before_commit
         self.commits = self.failures = 0
         try:
             self._connection = _opened(self._lock, name, reached, free_bytes)
@@ -255,6 +259,7 @@ class Store:
                     end += 1
                 connection.executemany(statement, [row for _, row in writes[at:end]])
                 at = end
+            self._before_commit()
             connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
             if (error.sqlite_errorcode & 0xFF) not in FULL:
