@@ -175,6 +175,7 @@ CASES: list[Case] = [
     accepted_end_of_a_subscription, settled_subscription, settled_subscription_of_a_neighbour,
     accepted_durable_subscription, accepted_clause_of_a_durable_subscription, cancelled_durable_subscription,
 ]  # fmt: skip
+cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 
 
 @asynccontextmanager
@@ -200,12 +201,12 @@ async def let_it_answer(node: Node) -> None:
                 await answer.read()
 
 
-@pytest.mark.parametrize("fault", ["delayed", pytest.param("failing", marks=pytest.mark.soak), "lost"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_an_acknowledgement_waits_for_the_commit_of_what_it_speaks_of(tmp_path: Path, case: Case, fault: str) -> None:
+def check(folder: Path, case: Case, fault: str) -> None:
+    """The acknowledgement waits for the commit of what it speaks of, which is delayed, fails at first, or is lost."""
+
     async def scenario() -> None:
         disk = Disk()
-        async with played(tmp_path, disk) as scene:
+        async with played(folder, disk) as scene:
             act, is_on_disk = await case(scene)
             store = scene.node.store
             await until(lambda: scene.node.gate.committed == store.ticket)
@@ -234,6 +235,22 @@ def test_an_acknowledgement_waits_for_the_commit_of_what_it_speaks_of(tmp_path: 
             assert not is_on_disk()
 
     run(scenario())
+
+
+@cases
+def test_an_acknowledgement_waits_for_a_commit_that_is_delayed(tmp_path: Path, case: Case) -> None:
+    check(tmp_path, case, "delayed")
+
+
+@cases
+def test_nothing_acknowledges_what_a_power_cut_has_lost(tmp_path: Path, case: Case) -> None:
+    check(tmp_path, case, "lost")
+
+
+@pytest.mark.soak
+@cases
+def test_an_acknowledgement_waits_while_commits_fail(tmp_path: Path, case: Case) -> None:
+    check(tmp_path, case, "failing")
 
 
 def test_what_was_acknowledged_before_a_power_cut_is_delivered_and_the_rest_is_sent_again(tmp_path: Path) -> None:
