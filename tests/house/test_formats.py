@@ -37,6 +37,7 @@ from thatch.protocol.records import (
 
 FORMATS = DATA / "formats"
 PINNED = dict(line.split() for line in (FORMATS / "messages-1.txt").read_text().splitlines())
+PINNED |= {"Returned": (FORMATS / "messages-4.txt").read_text().partition("Returned ")[2].split()[0]}
 SEQ = 7 << 32 | 1
 EVENT = m.Publish(
     "ann:1",
@@ -83,6 +84,7 @@ MESSAGES: dict[str, m.Message] = {
     "Resume": w.Resume("store1", "store2", 2**40),
     "Forward": w.Forward(2**40 + 2, EVENT),
     "Received": w.Received(2**40 + 2),
+    "Returned": w.Returned({"B1/ann@alerts/alerts": "price < 20"}, "life1"),
 }
 
 

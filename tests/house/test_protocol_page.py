@@ -28,6 +28,8 @@ TYPES: dict[Any, str] = {
     tuple[str, ...]: "array of text",
     tuple[int, ...]: "array of int",
     dict[str, str]: "map of text to text",
+    dict[int, str]: "map of int to text",
+    dict[str, m.Number]: "map of text to int",
     dict[str, Any]: "map of text to any",
     dict[str, dict[str, int]]: "map of text to map of text to int",
     m.Listing: "map of int to map of text to array of text, float or nil",
@@ -69,7 +71,7 @@ def test_the_page_has_every_field_and_no_other(tag: str) -> None:
 def test_the_page_names_nothing_that_is_not_there() -> None:
     words = set(re.findall(r"`(\w+)`", TEXT.partition("## Examples")[0]))
     fields = {name for kind in KINDS.by_tag.values() for name in kind.struct.__struct_fields__}
-    limits = {*versions.ProtocolLimits.__struct_fields__, versions.DIGEST, versions.NAMED_KINDS}
+    limits = {*versions.ProtocolLimits.__struct_fields__, versions.DIGEST, versions.NAMED_KINDS, versions.LIFE}
     types = {"bool", "int", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
     others = {"thatch", "dd", "None", "TRUE"}  # the subprotocol, a byte, and texts
     assert words - fields - limits - types - others <= {*KINDS.by_tag, *SECTIONS, *get_args(Code)}
@@ -87,7 +89,9 @@ def test_the_page_has_the_limits_of_every_version() -> None:
         assert asked == msgspec.structs.asdict(limits)
     assert f"versions {versions.VERSION_MIN} to {versions.VERSION_MAX}" in TEXT
     capabilities = rows("| capability" + TEXT.partition("| capability")[2].partition("\n\n")[0])
-    assert [row[0] for row in capabilities] == [f"`{each}`" for each in (versions.DIGEST, versions.NAMED_KINDS)]
+    assert [row[0] for row in capabilities] == [
+        f"`{each}`" for each in (versions.DIGEST, versions.NAMED_KINDS, versions.LIFE)
+    ]
 
 
 def test_the_examples_are_what_the_code_writes() -> None:

@@ -30,6 +30,7 @@ SPACE = Space.parse("price double not null 0..1000, symbol string").to_json()
 Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 Play = Callable[["Double"], Any]
 SESSION = 7
+FIRST = (1 << 40) + 1  # number of an event
 
 # Readers of version 2 refuse what they do not know: fields, and kinds.
 _OLD_KINDS = [
@@ -163,7 +164,9 @@ async def linked(folder: Path, is_old: bool, dials: bool, play: Callable[[Node, 
 @pytest.mark.parametrize("dials", [True, False], ids=["dials", "is dialled"])
 def test_a_neighbour_that_is_ahead(tmp_path: Path, dials: bool) -> None:
     async def play(node: Node, double: Double) -> None:
-        hello = await double.greet(["hint", {"any": 1}], ["Resume", "store9", "", 0, "more"])
+        hello = await double.greet(
+            ["hint", {"any": 1}], ["Resume", "store9", "", 0, {1: "life9"}, [], {}, "", {}, "", 0.0, 0.0, "more"]
+        )
         assert hello[5:6] + hello[9:11] == [2, VERSION_MAX, VERSION_MAX]
         await double.read("Digest")
         digest = ["Digest", double.seq(), 1, [0], [0], b"", [], [], "more"]
@@ -178,8 +181,8 @@ def test_a_neighbour_that_is_ahead(tmp_path: Path, dials: bool) -> None:
         event = ["Publish", "bob:1", {"price": 1.0}, b"", 0, 0, -1, "more"]
         async with await connect(f"ws://127.0.0.1:{node.client_port}", "ann") as ann:
             cheap = await ann.subscribe("price < 3", settled=False)
-            await double.say(["Forward", 1, event, "more"])
-            assert (await cheap.next(5)).id == "bob:1" and (await double.read("Received"))[1] == 1
+            await double.say(["Forward", FIRST, event, "more"])
+            assert (await cheap.next(5)).id == "bob:1" and (await double.read("Received"))[1] == FIRST
             seq = double.seq()
             await double.say(["Vow", seq, "x"], ["Subscribe", double.seq(), "B9/bob/t", "TRUE", None, [], []])
             refused = await double.read("Refused")

@@ -105,6 +105,12 @@ def test_what_was_added_keeps_its_bytes_and_is_left_out_for_old_peers() -> None:
         "Standing": w.DurableStatus("alerts", "price < 20", "refused", "why", "disk_full"),
     }
     grown["Digest"] = m.Digest(7 << 32 | 1, 2, (1, 2**64 - 1), (0, 3), bytes(range(16)), (1, 0), (0, 2))
+    grown["Done"] = w.Ack("alerts", 2**40 + 1, "life1")
+    grown["Received"] = w.Received(2**40 + 2, 2**40 + 1)
+    lives = {1: "life1", 2: "life2"}
+    grown["Resume"] = w.Resume(
+        "store1", "store2", 2**40, lives, ("life2",), {"other": 2**40 + 3}, "other", {"life1": 5}, "life2", 1.5, 2.5
+    )
     assert grown.keys() == {tag for tag, kind in KINDS.by_tag.items() if kind.struct.added}
     for tag, message in grown.items():
         assert encode(message).hex() == GROWN[tag] and KINDS.readable(message, NEW) == message

@@ -87,7 +87,7 @@ def rigid(message: Message) -> Message:
     return msgspec.structs.replace(message, **{name: _EMPTY[type(getattr(message, name))] for name in message.added})
 
 
-_EMPTY: dict[type, Any] = {int: 0, str: "", bytes: b"", tuple: (), dict: {}}
+_EMPTY: dict[type, Any] = {int: 0, float: 0.0, str: "", bytes: b"", tuple: (), dict: {}}
 
 
 def _without_long_ints(message: Message) -> Message:

@@ -138,5 +138,6 @@ KINDS = Kinds(
         Kind(w.Resume, (_NEIGHBOUR,)),
         Kind(w.Forward, (_NEIGHBOUR,)),
         Kind(w.Received, (_NEIGHBOUR,)),
+        Kind(w.Returned, (_NEIGHBOUR,), 4),
     )
 )

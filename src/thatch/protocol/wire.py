@@ -12,6 +12,7 @@ is refused with its sequence number (its first field, if that is a number), and 
             Ack ▶                                                     up to this number of a durable subscription
     node    Hello, Resume, Forward, Forward … ▶ node                  `Received`: up to this number, and on disk
             ◀ Received                                                if it has to be
+            Returned ▶                                                to a node that began again in the past
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from functools import lru_cache
 from typing import Annotated, ClassVar, cast, get_args
 
 import msgspec
+from msgspec import field
 
 from thatch.errors import PeerError
 from thatch.protocol.codec import BYTES_MAX, Codec, OnTheWire, encode
@@ -82,8 +84,11 @@ class DurableEvent(NodeMessage, frozen=True, tag="Kept", array_like=True):
 class Ack(NodeMessage, frozen=True, tag="Done", array_like=True):
     """The events of a durable subscription up to this number need not be kept any longer."""
 
+    added: ClassVar[Mapping[str, int]] = {"life": 4}
+
     id: str
     number: Number
+    life: str = ""  # of the node, in the session in which the event came
 
 
 class Published(NodeMessage, frozen=True, tag="Published", array_like=True):
@@ -104,11 +109,24 @@ class Notice(NodeMessage, frozen=True, tag="Notice", array_like=True):
 
 
 class Resume(NodeMessage, frozen=True, tag="Resume", array_like=True):
-    """After Hello: which store I am, and up to which number I hold what came from your store `of`."""
+    """After Hello: which store I am, its lives, and up to which number I hold what came from each of yours. `of` and
+    `received` say the latter for version 3: up to a number of your store `of`."""
+
+    added: ClassVar[Mapping[str, int]] = dict.fromkeys(
+        ("lives", "restored", "holds", "known", "confirmed", "asks", "since", "until"), 4
+    )
 
     store: str
     of: str
     received: Number
+    lives: dict[int, str] = field(default_factory=dict)  # by ordinal: what numbers have in their upper bits
+    restored: tuple[str, ...] = ()  # those of them that an operator began, by restoring a backup
+    holds: dict[str, Number] = field(default_factory=dict)  # by life of yours: up to which number it is on disk here
+    known: str = ""  # your last life that is on disk here
+    confirmed: dict[str, Number] = field(default_factory=dict)  # by life of mine: up to which number it is on yours
+    asks: str = ""  # a life of mine that began in the past: return the interest that it may not know
+    since: float = 0.0  # it knows nothing of what happened from here
+    until: float = 0.0  # to here: seconds since 1970
 
 
 class Forward(NodeMessage, frozen=True, tag="Forward", array_like=True):
@@ -119,12 +137,23 @@ class Forward(NodeMessage, frozen=True, tag="Forward", array_like=True):
 class Received(NodeMessage, frozen=True, tag="Received", array_like=True):
     """I hold what came up to this number."""
 
+    added: ClassVar[Mapping[str, int]] = {"committed": 4}
+
     number: Number
+    committed: Number = 0  # up to which it is on disk, whatever crashes
+
+
+class Returned(NodeMessage, frozen=True, tag="Returned", array_like=True):
+    """Interest that came from you, before you began again in the past: `id` and clause of subscriptions of your own
+    durable clients. Sent before any event, if you have asked."""
+
+    subscriptions: dict[str, str]
+    life: str = ""  # that has asked; empty: more follows
 
 
 FromClient = OnTheWire | DurableSubscribe | DurableCancel | Ack
 FromNode = OnTheWire | Event | DurableEvent | DurableStatus | Published | Notice
-FromNeighbour = OnTheWire | Resume | Forward | Received
+FromNeighbour = OnTheWire | Resume | Forward | Received | Returned
 
 FRAME_MAX = LIMITS[VERSION_MIN].client_frame_bytes_max
 EVENT_MAX = LIMITS[VERSION_MIN].event_bytes_max
