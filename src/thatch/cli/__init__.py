@@ -31,6 +31,7 @@ In reading order:
     planned            dry runs of clauses in files and of scenarios
     plan               `thatch plan`
     broker             `thatch broker`
+    admin              `thatch admin`
     client_arguments   what the commands take that are clients of a broker
     subscribe          `thatch subscribe`
     publish            `thatch publish`

@@ -11,6 +11,7 @@ from typing import Any
 
 from thatch import __version__
 from thatch.cli import (
+    admin,
     audit,
     broker,
     completion,
@@ -37,8 +38,8 @@ DEBUG = "THATCH_DEBUG"  # an environment variable
 MESSAGE_SHOWN = 300  # characters of an error that nobody foresaw
 HELP_ON_CLAUSES = ["help", "clauses"]
 COMMANDS = (
-    demo, validate, covers, explain, match, reduce, learn, audit, simulate, plan, broker, subscribe, publish, warm,
-    completion,
+    demo, validate, covers, explain, match, reduce, learn, audit, simulate, plan, broker, admin, subscribe, publish,
+    warm, completion,
 )  # fmt: skip
 
 

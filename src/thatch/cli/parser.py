@@ -83,8 +83,8 @@ class Parser(argparse.ArgumentParser):
         known = [str(each) for each in action.choices]
         if isinstance(action, argparse._SubParsersAction):
             close = closest(value, known)
-            what = f"did you mean `thatch {close}`?" if close else f"the commands are {', '.join(known)}"
-            self.error(f"no command {shown(value)}: {what}")
+            what = f"did you mean `{self.prog} {close}`?" if close else f"the {action.metavar}s are {', '.join(known)}"
+            self.error(f"no {action.metavar} {shown(value)}: {what}")
         raise argparse.ArgumentError(
             action, f"is one of {', '.join(known)}, not {shown(value)}{suggestion(value, known)}"
         )

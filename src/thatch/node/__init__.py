@@ -9,12 +9,15 @@ In reading order:
     damage        is this file a store, and whole?
     schema        the tables of the store, and the statements that read and write them
     migrations    a store of an older version becomes one of the present version
+    asking        what an operator asks a broker, and how it answers
+    backup        a copy of a store while its broker runs, and the way back
     store         what is kept on disk, written by one thread
     host          what the parts of a node ask of the node
     connection    what comes over a connection, from a client or from a neighbour
     cloudevents   events as CloudEvents over HTTP
     metrics       what Prometheus reads
     http          the HTTP interface: publish, read, inspect
+    admin         the operator's door
     server        a node: its ports and its clock
     run           a node as a process
 """

@@ -18,6 +18,7 @@ from thatch.delivery.outgoing import Gate
 from thatch.delivery.queues import Queues
 from thatch.delivery.stream import Limits
 from thatch.errors import ConfigError, StoreError, ThatchError, shown
+from thatch.node.admin import AdminDoor
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
 from thatch.node.http import BODY_MAX, HttpDoor, answers_in_words
@@ -59,7 +60,7 @@ class Node:
             config.flow.unacknowledged_bytes_max // 4,
         )
         self._before = self.store.statistics()
-        self.http = HttpDoor(self)
+        self.http, self.admin = HttpDoor(self), AdminDoor(self)
         self.is_ready = False
         self.is_over = asyncio.Event()  # asked to stop, or the store cannot be written any more
         self.failure: Exception | None = None
@@ -127,6 +128,7 @@ class Node:
         for name, url in self.config.neighbours.items():
             self.spawn(self._dial(name, url))
         self.spawn(self._pass_time())
+        await self.admin.start()
         self.is_ready = True
         log.info(
             "broker %s is ready: clients at %s:%d, neighbours at %s:%d, %d subscriptions, store %s",
@@ -157,6 +159,7 @@ class Node:
         for connection in list(self._connections):
             connection.close("the broker stops", CLOSED_FOR_GOING)
         self.http.stop()
+        await self.admin.stop()
         for _ in range(20):
             if not self._connections:
                 break

@@ -19,6 +19,7 @@ import sqlite3
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ class Store:
         self._condition = threading.Condition()
         self._writes: list[Write] = []
         self._reads: list[tuple[PeerKey, int, int, Page]] = []
+        self._works: deque[Callable[[sqlite3.Connection], None]] = deque()
         self._asked = 0
         self._is_stopping = False
         self._thread: threading.Thread | None = None
@@ -180,6 +182,29 @@ class Store:
             self._reads.append((peer, after, count, page))
             self._condition.notify()
 
+    def run(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Have some work done in the store's thread, after what was written before. It must not fail, and must not be
+        long without `write_between`."""
+        with self._condition:
+            self._works.append(work)
+            self._condition.notify()
+
+    def write_between(self) -> None:
+        """In the store's thread, between two steps of some work: write and read what was asked for meanwhile."""
+        with self._condition:
+            writes, self._writes, ticket = self._writes, [], self._asked
+            reads, self._reads = self._reads, []
+            is_stopping = self._is_stopping
+        is_written = not writes or self._commit(_shortened(writes))
+        if is_written and writes:
+            self._tell(self._committed, ticket)
+        if not is_written:
+            with self._condition:
+                self._writes[:0] = writes
+        self._read_all(reads, is_complete=is_written)
+        if is_stopping or not is_written:
+            raise StoreError("the broker stops" if is_stopping else "the disk is full")
+
     def _write(self, *writes: Write) -> None:
         with self._condition:
             if not self._writes:
@@ -226,14 +251,17 @@ class Store:
     def _serve(self) -> None:
         while True:
             with self._condition:
-                while not (self._writes or self._reads or self._is_stopping):
+                while not (self._writes or self._reads or self._works or self._is_stopping):
                     self._condition.wait()
                 writes, self._writes, ticket = self._writes, [], self._asked
                 reads, self._reads = self._reads, []
+                work = self._works.popleft() if self._works else None
             if writes:
                 self._write_all(_shortened(writes), ticket)
             self._read_all(reads, is_complete=True)
-            if self._is_stopping and not self._writes:
+            if work is not None:
+                work(self._connection)
+            if self._is_stopping and not (self._writes or self._works):
                 return
 
     def _write_all(self, writes: list[Write], ticket: int) -> None:

@@ -1,0 +1,196 @@
+"""`thatch admin`: look at a broker that runs, copy its store, and put a copy in the place of a store."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from thatch.cli.arguments import NO, OK, add_json, as_text
+from thatch.cli.tabular import counted, megabytes, table
+from thatch.cli.terminal import clear_progress, show_progress
+from thatch.errors import CallerError
+
+SOCKET = "*.sock"
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "admin",
+        help="look at a broker that runs, back it up, restore it",
+        description="Operate a broker on this machine. All but `restore` talk to a broker that runs, through the Unix "
+        "socket beside its store, which only its own user may use.",
+        epilog="example: thatch admin status --socket /var/lib/thatch/B1.thatch.sock",
+    )
+    actions = command.add_subparsers(metavar="action")
+    status = _action(actions, "status", "how the broker is; exit status 1 if it refuses work", "thatch admin status")
+    status.set_defaults(run=run_status)
+    links = _action(
+        actions, "links", "its neighbours, and what is kept for each; exit status 1 if one is not up",
+        "thatch admin links --json",
+    )  # fmt: skip
+    links.set_defaults(run=run_links)
+    backup = _action(
+        actions, "backup", "copy the store while the broker runs", "thatch admin backup /var/backups/B1.copy"
+    )
+    backup.add_argument("file", metavar="FILE", help="the copy, written by the broker")
+    backup.add_argument("--overwrite", action="store_true", help="replace a file that exists")
+    backup.set_defaults(run=run_backup)
+    restore = actions.add_parser(
+        "restore",
+        help="put a copy in the place of the store of a broker that is stopped",
+        description="Check a copy, and put it in the place of the store of a broker that is stopped. The broker then "
+        "starts in the past: what it acknowledged since the copy was made is announced as an interval.",
+        epilog="example: thatch admin restore /var/backups/B1.copy --store /var/lib/thatch/B1.thatch",
+    )
+    restore.add_argument("file", metavar="FILE", help="the copy")
+    restore.add_argument("--store", metavar="PATH", required=True, help="the store that it replaces")
+    add_json(restore)
+    restore.set_defaults(run=run_restore)
+    for each in actions.choices.values():
+        each.set_defaults(command_parser=each)
+    command.set_defaults(run=lambda options: _print_help(command))
+
+
+def _action(actions: Any, name: str, help: str, example: str) -> argparse.ArgumentParser:
+    """An action of a broker that runs."""
+    action: argparse.ArgumentParser = actions.add_parser(
+        name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=f"example: {example}"
+    )
+    action.add_argument("--socket", metavar="PATH", help=f"of the broker (default: the only {SOCKET} in this folder)")
+    add_json(action)
+    return action
+
+
+def _print_help(command: argparse.ArgumentParser) -> int:
+    command.print_help()
+    return OK
+
+
+def run_status(options: argparse.Namespace) -> int:
+    from thatch.node.asking import Status
+
+    state = _asked(options, Status())
+    is_well = state["ready"] and state["store"]["state"] == "ok"
+    if options.json:
+        print(as_text(state))
+        return OK if is_well else NO
+    print(_listed(_status_rows(state)))
+    return OK if is_well else NO
+
+
+def _status_rows(state: dict[str, Any]) -> list[tuple[str, str]]:
+    store, durable, neighbours = state["store"], state["durable"], state["neighbours"]
+    ready = "ready" if state["ready"] else "not ready"
+    room = "ok" if store["state"] == "ok" else "THE DISK IS FULL: new work that needs it is refused"
+    kept = f"about {counted(durable['kept_events'], 'event')} kept, {megabytes(durable['kept_bytes'])}"
+    queues = f"{durable['subscriptions']:,}, {durable['connected']:,} connected; {kept}"
+    return [
+        ("broker", f"{state['name']}, {ready}, up {_duration(state['up_seconds'])}, version {state['version']}"),
+        ("store", f"{store['file']}, {megabytes(store['bytes'])}, {room}"),
+        ("clients", f"{state['clients']:,}; {counted(state['connections'], 'connection')}"),
+        ("subscriptions", f"{state['subscriptions']:,}"),
+        ("durable", queues + (f", {durable['lost']:,} lost to limits" if durable["lost"] else "")),
+        ("neighbours", f"{neighbours['up']} of {neighbours['count']} up"),
+    ]
+
+
+def run_links(options: argparse.Namespace) -> int:
+    from thatch.node.asking import Links
+
+    links = _asked(options, Links())
+    are_up = all(each["state"] == "up" for each in links)
+    if options.json:
+        print(as_text(links))
+    elif not links:
+        print("no neighbours")
+    else:
+        head = ["neighbour", "state", "dialled", "subscriptions", "advertisements", "kept", "lost"]
+        print(table([head, *map(_link_row, links)]))
+        print("subscriptions and advertisements: received from the neighbour / sent to it")
+    return OK if are_up else NO
+
+
+def _link_row(link: dict[str, Any]) -> list[str]:
+    pairs = [f"{link[key]['received']:,} / {link[key]['sent']:,}" for key in ("subscriptions", "advertisements")]
+    kept = f"{counted(link['kept_events'], 'event')}, {megabytes(link['kept_bytes'])}"
+    return [link["name"], link["state"], link["dialled"] or "by the neighbour", *pairs, kept, f"{link['lost']:,}"]
+
+
+def run_backup(options: argparse.Namespace) -> int:
+    from thatch.node.asking import Backup
+
+    summary = _asked(options, Backup(os.path.abspath(options.file), options.overwrite))
+    if options.json:
+        print(as_text(summary))
+    else:
+        print(f"{summary['file']}: broker {summary['broker']} of {_moment(summary['made_at'])}, {_contents(summary)}")
+    return OK
+
+
+def run_restore(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from thatch.node.backup import restore
+
+    summary = msgspec.to_builtins(restore(Path(options.file), Path(options.store)))
+    if options.json:
+        print(as_text(summary))
+        return OK
+    made = "of an unknown moment" if summary["made_at"] is None else f"of {_moment(summary['made_at'])}"
+    print(
+        f"{options.store} is now the store of broker {summary['broker']} {made}, {_contents(summary)}. "
+        "Start the broker: it says what it cannot know"
+    )
+    return OK
+
+
+def _asked(options: argparse.Namespace, request: Any) -> Any:
+    from thatch.node.asking import ask
+
+    path = Path(options.socket) if options.socket else _only_socket(sorted(Path().glob(SOCKET)))
+    try:
+        return ask(path, request, lambda done, total: show_progress(f"{done:,} of {total:,} pages"))
+    finally:
+        clear_progress()
+
+
+def _only_socket(found: Sequence[Path]) -> Path:
+    if len(found) != 1:
+        what = f"several sockets are here, {', '.join(map(str, found))}" if found else f"no {SOCKET} is in this folder"
+        raise CallerError(f"which broker? {what}: give --socket PATH, the file beside its store")
+    return found[0]
+
+
+def _listed(rows: Sequence[Sequence[str]]) -> str:
+    width = max(len(row[0]) for row in rows)
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
+
+
+def _contents(summary: dict[str, Any]) -> str:
+    rows = summary["rows"]
+    events, queues = (
+        counted(rows.get("events", 0), "kept event"),
+        counted(rows.get("queues", 0), "durable subscription"),
+    )
+    return f"{megabytes(summary['bytes'])}, {queues}, {events}"
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(5), _duration(3_700), _duration(200_000)
+    ('5 s', '1 h 1 min', '2 d 7 h')
+    """
+    minutes, hours, days = int(seconds) // 60, int(seconds) // 3600, int(seconds) // 86_400
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {int(seconds) % 60} s" if minutes else f"{int(seconds)} s"

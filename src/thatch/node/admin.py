@@ -1,0 +1,290 @@
+"""The operator's door: a Unix socket beside the store, which only the user of the broker can use (mode 0600).
+
+asking.py has what is said. What a request takes is bounded: its bytes, the seconds until it is there, and how many are
+served at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import thatch
+from thatch.errors import CallerError, StoreError, ThatchError, shown
+from thatch.node import backup
+from thatch.node.asking import REQUEST_BYTES_MAX, Answer, Backup, Links, Progress, Request, address_of, socket_beside
+from thatch.node.damage import sentence_of
+from thatch.node.host import Host
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
+
+log = logging.getLogger("thatch.node")
+REQUEST_SECONDS = 10.0  # until a request is there
+SERVED_MAX = 16  # at once
+PROGRESS_SECONDS = 0.5
+SPARE_BYTES = 2**20
+
+
+class AdminDoor:
+    def __init__(self, node: Host) -> None:
+        self.node, self.path = node, socket_beside(node.store.path)
+        self._server: asyncio.Server | None = None
+        self._served: set[asyncio.Task[Any]] = set()
+        self._is_copying = False
+
+    async def start(self) -> None:
+        """A broker without this door is better than none: what keeps it shut is logged."""
+        try:
+            listener = bound(self.path)
+        except OSError as error:
+            log.warning("no operator can ask this broker: %s: %s", self.path, (error.strerror or "").lower())
+            return
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=REQUEST_BYTES_MAX)
+
+    async def stop(self) -> None:
+        if self._server is None:
+            return
+        self._server.close()
+        for task in list(self._served):
+            task.cancel()
+        if self._served:
+            await asyncio.wait(self._served, timeout=2.0)
+        with suppress(OSError):
+            self.path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._served.add(task)
+        try:
+            answer = await self._answer(reader, writer) if len(self._served) <= SERVED_MAX else _busy()
+            writer.write(msgspec.json.encode(answer) + b"\n")
+            await writer.drain()
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._served.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                line = await reader.readuntil(b"\n")
+            request = msgspec.json.decode(line, type=Request)
+            return Answer(await self._run(request, writer))
+        except ThatchError as error:
+            return Answer(error=str(error), code=error.code)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return Answer(error=f"a request is one line of at most {REQUEST_BYTES_MAX:,} bytes", code="protocol")
+        except TimeoutError:
+            return Answer(error=f"no request came within {REQUEST_SECONDS:g} seconds", code="protocol")
+        except msgspec.DecodeError as error:
+            return Answer(error=f"not a request that this version knows: {shown(str(error))}", code="protocol")
+        except OSError as error:
+            return Answer(error=f"{error.filename or 'the disk'}: {(error.strerror or '').lower()}")
+        except Exception as error:
+            log.exception("a request of an operator failed")
+            return Answer(error=f"a mistake in Thatch: {type(error).__name__}; the log of the broker has more")
+
+    async def _run(self, request: Request, writer: asyncio.StreamWriter) -> Any:
+        if isinstance(request, Links):
+            return self._links()
+        if isinstance(request, Backup):
+            return await self._backup(request, writer)
+        return self._status()
+
+    # --- Looking -----------------------------------------------------------------------------------------------------
+
+    def _status(self) -> dict[str, Any]:
+        node = self.node
+        store, broker, queues = node.store, node.driver.broker, list(node.queues)
+        links = self._links()
+        return {
+            "name": node.config.name,
+            "version": thatch.__version__,
+            "ready": node.is_ready,
+            "up_seconds": time.time() - node.started_at,
+            "store": {
+                "file": str(store.path),
+                "id": store.identity,
+                "bytes": _size(store.path),
+                "state": "full" if store.is_full else "ok",
+            },
+            "connections": node.connection_count,
+            "clients": sum(link.is_client for link in broker.links.values()),
+            "subscriptions": broker.table_size(),
+            "durable": {
+                "subscriptions": len(queues),
+                "connected": sum(each.reader is not None for each in queues),
+                "kept_events": sum(each.stream.on_disk.count for each in queues),
+                "kept_bytes": sum(each.stream.on_disk.bytes for each in queues),
+                "lost": sum(each.stream.lost for each in queues),
+            },
+            "neighbours": {"count": len(links), "up": sum(each["state"] == "up" for each in links)},
+        }
+
+    def _links(self) -> list[dict[str, Any]]:
+        node, broker = self.node, self.node.driver.broker
+        found = {name: link for name, link in broker.links.items() if not link.is_client}
+        return [self._link(name, name in found) for name in sorted(found.keys() | node.config.neighbours.keys())]
+
+    def _link(self, name: str, is_there: bool) -> dict[str, Any]:
+        node, broker = self.node, self.node.driver.broker
+        stream = node.driver.streams.get(name)
+        link = broker.links[name] if is_there else None
+        state = "not met yet" if link is None else "up" if link.is_synced else "greeting" if link.is_up else "down"
+        counts: dict[str, Any] = {}
+        for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
+            counts[table] = {
+                "received": 0 if link is None else len(broker.received_from(table, name)),
+                "sent": 0 if link is None else len(broker.outbound(table, name).forwarded()),
+            }
+        return {
+            "name": name,
+            "state": state,
+            "dialled": node.config.neighbours.get(name),
+            "durable": link is not None and link.is_durable,
+            **counts,
+            "kept_events": 0 if stream is None else stream.on_disk.count,
+            "kept_bytes": 0 if stream is None else stream.on_disk.bytes,
+            "waiting_bytes": 0 if stream is None else stream.waiting_bytes,
+            "lost": 0 if stream is None else stream.lost,
+        }
+
+    # --- Backup ------------------------------------------------------------------------------------------------------
+
+    async def _backup(self, request: Backup, writer: asyncio.StreamWriter) -> backup.Summary:
+        file = Path(request.file)
+        if self._is_copying:
+            raise CallerError("a backup is being made already", code="later")
+        self._check_file(file, request.overwrite)
+        self._is_copying = True
+        try:
+            draft = backup.draft_of(file)
+            made_at = await self._copied(draft, writer)
+            summary = await asyncio.to_thread(backup.finish, draft, file, made_at)
+        finally:
+            self._is_copying = False
+        log.info("store %s was copied to %s: %d bytes", self.node.store.path, file, summary.bytes)
+        return summary
+
+    def _check_file(self, file: Path, overwrite: bool) -> None:
+        store = self.node.store.path
+        if not file.is_absolute() or not file.parent.is_dir():
+            raise CallerError(f"{file}: its folder is not there, or not for this broker to see")
+        if file.is_dir():
+            raise CallerError(f"{file} is a folder: give a file in it")
+        if file.parent.resolve() == store.parent and file.name.startswith(store.name):
+            raise CallerError(f"{file} is a name that the store itself may use: give another one")
+        if file.exists() and not overwrite:
+            raise CallerError(f"{file} exists already: choose another path, or give --overwrite")
+
+    async def _copied(self, draft: Path, writer: asyncio.StreamWriter) -> float:
+        """Copy the pages in the store's thread, and say meanwhile how far it is."""
+        loop, store = asyncio.get_running_loop(), self.node.store
+        done: asyncio.Future[float] = loop.create_future()
+        steps = _Steps(store.write_between)
+
+        def work(connection: sqlite3.Connection) -> None:
+            try:
+                _check_room(connection, draft)
+                made_at = backup.copy_pages(connection, draft, steps.take)
+            except Exception as error:
+                _tell(loop, _fail, done, _explained(error, draft))
+            else:
+                _tell(loop, _succeed, done, made_at)
+
+        store.run(work)
+        try:
+            while True:
+                await asyncio.wait([done], timeout=PROGRESS_SECONDS)
+                if done.done():
+                    return done.result()
+                writer.write(msgspec.json.encode(Progress(steps.total - steps.remaining, steps.total)) + b"\n")
+                await writer.drain()
+        finally:
+            steps.cancel()
+
+
+class _Steps:
+    """How far a copy is, and whether it is still wanted. Written by one thread, read by another."""
+
+    def __init__(self, between: Callable[[], None]) -> None:
+        self._between = between
+        self.remaining = self.total = 0
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Nobody waits for the copy any more."""
+        self._is_cancelled = True
+
+    def take(self, remaining: int, total: int) -> None:
+        self.remaining, self.total = remaining, total
+        if self._is_cancelled:
+            raise StoreError("nobody waits for the backup any more")
+        self._between()
+
+
+def bound(path: Path) -> socket.socket:
+    """A socket that only this user may use, from the first moment on. What was left behind there goes: the store is
+    locked, so no other broker has it."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        with address_of(path) as address:
+            listener.bind(address)
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+    listener.setblocking(False)
+    return listener
+
+
+def _busy() -> Answer:
+    return Answer(error=f"{SERVED_MAX} requests are under way: try again later", code="later")
+
+
+def _check_room(connection: sqlite3.Connection, draft: Path) -> None:
+    pages, size = (connection.execute(f"PRAGMA {key}").fetchone()[0] for key in ("page_count", "page_size"))
+    needed, free = pages * size + SPARE_BYTES, shutil.disk_usage(draft.parent).free
+    if free < needed:
+        raise StoreError(f"{draft.parent}: a backup takes {needed:,} bytes, and {free:,} bytes are free")
+
+
+def _explained(error: Exception, draft: Path) -> Exception:
+    if isinstance(error, sqlite3.Error):
+        return StoreError(f"{draft.parent}: the backup cannot be written: {sentence_of(error)}")
+    return StoreError(f"the backup was not made: {error}") if isinstance(error, StoreError) else error
+
+
+def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(function, *arguments)
+
+
+def _succeed(done: asyncio.Future[float], value: float) -> None:
+    if not done.done():
+        done.set_result(value)
+
+
+def _fail(done: asyncio.Future[float], error: Exception) -> None:
+    if not done.done():
+        done.set_exception(error)
+
+
+def _size(path: Path) -> int:
+    """Of the store with its log."""
+    return sum(each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists())

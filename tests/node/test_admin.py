@@ -1,0 +1,222 @@
+"""The operator's door: who may use it, what it bounds, and what its commands do to a broker that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.node_process import BrokerProcess, chain
+from helpers.raw_peers import run, running
+from thatch.cli.main import main
+from thatch.client.client import connect
+from thatch.node.admin import SERVED_MAX, bound
+from thatch.node.asking import REQUEST_BYTES_MAX, socket_beside
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    before = os.umask(0)
+    made = BrokerProcess("B1", tmp_path).start()
+    try:
+        yield made
+    finally:
+        made.kill()
+        os.umask(before)
+
+
+def socket_of(broker: BrokerProcess) -> Path:
+    return socket_beside(broker.store)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
+    """What a command prints as JSON."""
+    assert main(["admin", *arguments, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def test_only_the_brokers_own_user_may_use_the_socket(tmp_path: Path) -> None:
+    """Whatever the umask is, and from the first moment: nobody can connect before the mode is right."""
+    before = os.umask(0)
+    try:
+        listener = bound(tmp_path / "s")
+        assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o600
+        assert os.umask(0) == 0, "the umask is what it was"
+        listener.close()
+        bound(tmp_path / "s").close()  # what is left behind is replaced
+        long = tmp_path / ("x" * 100) / ("y" * 60)
+        long.parent.mkdir()
+        bound(long).close()
+        assert stat.S_IMODE(long.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_status_and_links(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(socket_of(broker))
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    state = said(capsys, "status", "--socket", path)
+    assert (state["name"], state["ready"], state["store"]["state"]) == ("B1", True, "ok")
+    assert state["store"]["file"] == str(broker.store) and state["store"]["bytes"] > 4096
+    assert said(capsys, "links", "--socket", path) == []
+    assert main(["admin", "status", "--socket", path]) == 0
+    shown = capsys.readouterr().out
+    assert "B1, ready, up " in shown and str(broker.store) in shown and "\x1b" not in shown
+    assert broker.stop() == 0 and not Path(path).exists()
+
+
+def test_a_neighbour_that_is_away_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    brokers = chain(tmp_path, ("B1", "B2"))
+    try:
+        path = str(socket_of(brokers[1]))
+
+        def links_until(state: str, status: int) -> Any:
+            for _ in range(200):
+                if main(["admin", "links", "--socket", path, "--json"]) == status:
+                    (link,) = json.loads(capsys.readouterr().out)
+                    if link["state"] == state:
+                        return link
+                capsys.readouterr()
+            raise AssertionError(state)
+
+        assert links_until("up", 0)["dialled"] == brokers[0].overlay
+        brokers[0].kill()
+        assert links_until("down", 1)["name"] == "B1"
+        assert main(["admin", "links", "--socket", path]) == 1
+        assert "B1         down" in capsys.readouterr().out
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def test_the_only_socket_of_the_folder_is_meant(
+    broker: BrokerProcess, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(broker.folder)
+    assert said(capsys, "status")["name"] == "B1"
+    (broker.folder / "B9.thatch.sock").touch()
+    assert main(["admin", "status"]) == 2
+    assert "several sockets are here, B1.thatch.sock, B9.thatch.sock: give --socket PATH" in capsys.readouterr().err
+    monkeypatch.chdir("/")
+    assert main(["admin", "status"]) == 2
+    assert "no *.sock is in this folder" in capsys.readouterr().err
+
+
+def test_what_no_broker_answers_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bound(tmp_path / "dead.sock").close()
+    (tmp_path / "text.sock").write_text("hello")
+    for name, reason in (("gone.sock", "no such socket"), ("dead.sock", "no broker runs there"), ("text.sock", "")):
+        assert main(["admin", "status", "--socket", str(tmp_path / name)]) == 2
+        assert reason in capsys.readouterr().err
+
+
+def asked(path: Path, data: bytes) -> dict[str, Any]:
+    """What the door answers to bytes."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(str(path))
+        connection.sendall(data)
+        with connection.makefile("rb") as lines:
+            answer: dict[str, Any] = json.loads(lines.readline())
+            return answer
+
+
+def test_requests_are_bounded(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    path = socket_of(broker)
+    for data in (b"hello\n", b'{"command": "dance"}\n', b'{"command": "status", "loud": true}\n', b"\xff\n", b"[]\n"):
+        answer = asked(path, data)
+        assert answer["code"] == "protocol" and "not a request that this version knows" in answer["error"]
+    with suppress(ConnectionError):  # it did not want to read the rest
+        assert "one line of at most 65,536 bytes" in asked(path, b"x" * (REQUEST_BYTES_MAX + 10))["error"]
+    idle = [socket.socket(socket.AF_UNIX) for _ in range(SERVED_MAX)]
+    for each in idle:
+        each.connect(str(path))
+    assert asked(path, b'{"command": "status"}\n')["code"] == "later"
+    for each in idle:
+        each.close()
+    assert said(capsys, "status", "--socket", str(path))["ready"]
+
+
+def test_a_file_that_cannot_be_a_backup_is_refused(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    path = ["--socket", str(socket_of(broker))]
+    for file, reason in (
+        (broker.folder / "nowhere" / "copy", "its folder is not there"),
+        (broker.folder, "is a folder"),
+        (broker.store, "a name that the store itself may use"),
+        (broker.folder / "B1.thatch-wal", "a name that the store itself may use"),
+        (broker.log, "exists already: choose another path, or give --overwrite"),
+    ):
+        assert main(["admin", "backup", str(file), *path]) == 2
+        assert reason in capsys.readouterr().err
+
+
+def test_backup_and_restore(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    """What came before the copy is there again, and what came after it is not; a running broker keeps its store."""
+    copy = broker.folder / "copy"
+
+    async def publish(*numbers: int) -> None:
+        async with await connect(broker.url, "ann") as ann, await connect(broker.url, "bob") as bob:
+            await ann.advertise("TRUE")
+            await bob.subscribe("TRUE", durable="kept")
+            await asyncio.gather(*[await ann.post({"price": 1.0, "number": each}) for each in numbers])
+
+    async def kept() -> list[int]:
+        async with await connect(broker.url, "bob") as bob:
+            queue = await bob.subscribe("TRUE", durable="kept")
+            numbers: list[int] = []
+            try:
+                while True:
+                    numbers.append((await queue.next(0.5)).event["number"])
+            except TimeoutError:
+                return numbers
+
+    run(publish(*range(50)))
+    summary = said(capsys, "backup", str(copy), "--socket", str(socket_of(broker)))
+    assert summary["broker"] == "B1" and summary["rows"]["events"] == 50
+    assert main(["admin", "backup", str(copy), "--overwrite", "--socket", str(socket_of(broker))]) == 0
+    assert "broker B1 of " in capsys.readouterr().out
+    run(publish(*range(50, 60)))
+    assert main(["admin", "restore", str(copy), "--store", str(broker.store)]) == 2
+    assert "another broker uses it" in capsys.readouterr().err
+    broker.kill()
+    assert said(capsys, "restore", str(copy), "--store", str(broker.store))["rows"]["events"] == 50
+    broker.start()
+    got: list[int] = []
+    run(_into(got, kept()))
+    assert sorted(got) == list(range(50))
+
+
+async def _into(got: list[int], work: Any) -> None:
+    got += await work
+
+
+def test_a_request_that_is_given_up_ends(tmp_path: Path) -> None:
+    """Nobody waits for the answer: the broker stops at once all the same."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            _, writer = await asyncio.open_unix_connection(str(node.admin.path))
+            writer.write(b'{"command": "backup", "file": "%s"}\n' % bytes(tmp_path / "copy"))
+            writer.close()
+            another = await asyncio.open_unix_connection(str(node.admin.path))
+            assert not node.is_over.is_set() and another
+
+    run(scenario())
+
+
+def test_help_has_every_action() -> None:
+    for action in ("status", "links", "backup", "restore"):
+        done = subprocess.run(
+            [sys.executable, "-m", "thatch.cli", "admin", action, "--help"], capture_output=True, text=True, check=True
+        )
+        assert f"example: thatch admin {action}" in done.stdout and "--json" in done.stdout
