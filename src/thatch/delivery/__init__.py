@@ -10,5 +10,6 @@ of its own. In reading order:
     local_client  clients that live in the node
     queues        durable subscriptions
     outgoing      what waits to be written to a connection, and in which order
+    publisher     what a client publishes over one connection
     neighbour     what two nodes say to one another about events
 """

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import aiohttp
 from aiohttp import web
 
-from thatch.delivery.driver import DISK_FULL, ClientEndpoint, Endpoint, Outcome
+from thatch.delivery.driver import ClientEndpoint, Endpoint
 from thatch.delivery.neighbour import NeighbourSession
 from thatch.delivery.outgoing import Overflow
+from thatch.delivery.publisher import PublisherSession
 from thatch.errors import CallerError, PeerError
 from thatch.node.host import Host
 from thatch.node.outgoing import SocketOutgoing
@@ -182,18 +183,17 @@ class ClientConnection(Connection, ClientEndpoint):
 
     def __init__(self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any) -> None:
         super().__init__(node, socket, outgoing, transport_socket, node.config.limits.frame_bytes_max)
-        self._published = 0
-        self._ticket = 0  # of the last event that is kept
+        self.publisher: PublisherSession | None = None  # once it is known who the client is
 
     async def take_all(self, messages: list[Message]) -> None:
-        published = self._published
         turn = time.monotonic() + SLICE_SECONDS
         at = 0
         while at < len(messages):
             message = messages[at]
-            if type(message) is Publish and self.name:
+            if type(message) is Publish and self.publisher is not None:
                 events = _run_of(Publish, messages, at)
-                self._publish(events)
+                for refused in self.publisher.take_events(events):
+                    self.send_refusal(refused, close=False)
                 at += len(events)
             else:
                 self._control(message)
@@ -201,24 +201,11 @@ class ClientConnection(Connection, ClientEndpoint):
             if time.monotonic() > turn:
                 await asyncio.sleep(0)
                 turn = time.monotonic() + SLICE_SECONDS
-        if self._published > published:
-            self.outgoing.answer(encode(wire.Published(self._published)), self._ticket)
+        acknowledgement = None if self.publisher is None else self.publisher.acknowledgement()
+        if acknowledgement is not None:
+            published, ticket = acknowledgement
+            self.outgoing.answer(encode(published), ticket)
             await self.node.wait_for_backlog()
-
-    def _publish(self, events: list[Publish]) -> None:
-        driver = self.node.driver
-        link = driver.broker.links.get(self.name)
-        if link is None or not link.is_met:  # hung up on: what is dropped may not count as published
-            raise PeerError("an event after the end of the session")
-        self._published += len(events)
-        outcomes = driver.publish(events, self.name)
-        if Outcome.KEPT in outcomes:
-            self._ticket = driver.journal.ticket
-        if Outcome.REFUSED in outcomes:
-            reason = DISK_FULL.format(driver.broker.name)
-            for event, outcome in zip(events, outcomes, strict=True):
-                if outcome is Outcome.REFUSED:
-                    self.send_refusal(Refused(0, event.id, reason, code="disk_full"), close=False)
 
     def _control(self, message: Message) -> None:
         if not self.name:
@@ -239,6 +226,7 @@ class ClientConnection(Connection, ClientEndpoint):
             other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
         self.name = message.name
+        self.publisher = PublisherSession(driver, self.name)
         self.greeted(message)
         driver.connect(self.name, self)
         self.node.client_connected(self)

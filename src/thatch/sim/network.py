@@ -14,11 +14,10 @@ What comes twice or far too late (`echo`) is part of the model: messages are har
 from __future__ import annotations
 
 import hashlib
-import heapq
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +46,7 @@ from thatch.protocol.messages import (
 )
 from thatch.protocol.records import RecordChange
 from thatch.region.region import Region
+from thatch.sim.agenda import Agenda
 from thatch.sim.costs import Cost, free
 from thatch.space.space import Space
 
@@ -144,7 +144,7 @@ class Observer:
         """No copy of the event is on its way any longer."""
 
 
-class Network:
+class Network(Agenda):
     def __init__(
         self,
         clauses: Clauses | Space,
@@ -157,8 +157,9 @@ class Network:
     ) -> None:
         """`echo`: the share of messages that come a second time, soon or late. `through_codec`: every message is
         written and read on its way, as between machines."""
+        super().__init__()
         self.clauses = clauses if isinstance(clauses, Clauses) else Clauses(clauses)
-        self.space, self.now, self.observer = self.clauses.space, 0.0, observer or Observer()
+        self.space, self.observer = self.clauses.space, observer or Observer()
         self.nodes: dict[str, SimulatedNode] = {}
         self.clients: dict[str, ClientState] = {}
         self.wires: dict[tuple[str, str], Wire] = {}
@@ -167,33 +168,10 @@ class Network:
         self.events_first = events_first
         self._disk, self._echo, self._through_codec = disk_seconds, echo, through_codec
         self._seed, self._random = seed, random.Random(seed)
-        self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._entries = 0
         self._sessions = 0
         self._trace = hashlib.sha256()
 
-    # --- Time -------------------------------------------------------------------------------------------------------
-
-    def at(self, when: float, action: Callable[..., None], *arguments: Any) -> None:
-        self._entries += 1
-        heapq.heappush(self._agenda, (max(when, self.now), self._entries, action, arguments))
-
-    def run(self, until: float | None = None, progress: Callable[[], None] | None = None) -> None:
-        """To the end of the agenda, or to a time."""
-        agenda, done = self._agenda, 0
-        while agenda and (until is None or agenda[0][0] <= until):
-            self.now, _, action, arguments = heapq.heappop(agenda)
-            action(*arguments)
-            done += 1
-            if progress is not None and not done & 4095:
-                progress()
-        if until is not None:
-            self.now = max(self.now, until)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether anything is still to happen."""
-        return bool(self._agenda)
+    # --- State --------------------------------------------------------------------------------------------------------
 
     @property
     def trace(self) -> str:

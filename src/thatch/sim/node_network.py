@@ -1,0 +1,141 @@
+"""Whole nodes and client programs in simulated time: machines, disks, cuts, strangers.
+
+    program ~~pipe~~ process ~~pipe~~ process          a process is killed and started again; what is on the disk of its
+                     [ disk ]         [ disk ]         machine stays, unless it is lost or put back to an old copy
+
+Everything happens at a time and in an order that the seed and the calls determine: the same again gives the same trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from thatch.broker import Settings
+from thatch.errors import CallerError, PeerError
+from thatch.protocol.messages import Message, Publish, next_session
+from thatch.sim.agenda import Agenda
+from thatch.sim.network import Clauses
+from thatch.sim.node_clients import Program, ProgramObserver
+from thatch.sim.node_pipe import Pipe
+from thatch.sim.node_process import EPOCH, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
+from thatch.sim.node_store import Disk
+
+
+class NodeObserver(ProgramObserver):
+    """Hears what happens. This one does nothing."""
+
+    def said(self, process: NodeProcess, end: NodeEnd, messages: list[Message]) -> None:
+        """A node has written a frame."""
+
+    def took(self, process: NodeProcess, event: Publish) -> None:
+        """An event has come to a node."""
+
+    def hung_up(self, machine: Machine, peer: str, reason: str, code: str) -> None:
+        """A node has hung up on somebody."""
+
+
+class NodeNetwork:
+    def __init__(self, clauses: Clauses, settings: Settings, seed: int, latency: float, observer: NodeObserver) -> None:
+        self.agenda, self.rng, self.clauses, self.settings = Agenda(), random.Random(seed), clauses, settings
+        self.latency, self.observer = latency, observer
+        self.machines: dict[str, Machine] = {}  # by address
+        self.programs: dict[str, Program] = {}
+        self.addresses: dict[str, str] = {}  # by the name of a broker: where it is looked for
+        self.blocked: dict[frozenset[str], None] = {}  # addresses that cannot reach one another
+        self.session = 0
+        self._pipes: list[tuple[Pipe, str, str, tuple[Any, Any]]] = []
+        self._trace = hashlib.sha256()
+
+    @property
+    def now(self) -> float:
+        return self.agenda.now
+
+    @property
+    def trace(self) -> str:
+        """A hash of every frame that a node has written, where and when."""
+        return self._trace.hexdigest()
+
+    # --- Building -----------------------------------------------------------------------------------------------------
+
+    def add_machine(
+        self, name: str, dials: Iterable[str], accepts: Iterable[str], commit_seconds: float, address: str = ""
+    ) -> Machine:
+        """It is looked for at its address, if that is its name."""
+        address = address or name
+        disk = Disk(self.draw_identity())
+        machine = self.machines[address] = Machine(name, disk, tuple(dials), tuple(accepts), commit_seconds, address)
+        self.addresses.setdefault(name, address)
+        return machine
+
+    def add_program(self, name: str, home: str) -> Program:
+        program = self.programs[name] = Program(name, home, self, self.observer)
+        return program
+
+    def draw_identity(self) -> str:
+        return f"{self.rng.getrandbits(128):032x}"
+
+    # --- Faults -------------------------------------------------------------------------------------------------------
+
+    def start(self, machine: Machine) -> None:
+        if machine.process is None:
+            machine.process = NodeProcess(machine, self)
+            machine.process.start()
+
+    def kill(self, machine: Machine, share: float) -> None:
+        """`share`: how likely a commit that is under way still reaches the disk."""
+        process, machine.process = machine.process, None
+        if process is not None:
+            process.end(share)
+
+    def cut(self, one: str, other: str, late: bool, seconds: float) -> None:
+        """Between two addresses nothing passes, until it is healed; one side may notice `late`."""
+        self.blocked[frozenset((one, other))] = None
+        for pipe, *ends, pair in self._pipes:
+            if pipe.is_open and {*ends} == {one, other}:
+                pipe.cut(pair[self.rng.randrange(2)] if late else None, seconds)
+        self._pipes = [each for each in self._pipes if each[0].is_open]
+
+    def heal(self, one: str, other: str) -> None:
+        self.blocked.pop(frozenset((one, other)), None)
+
+    # --- Connections --------------------------------------------------------------------------------------------------
+
+    def dial(self, machine: Machine, name: str) -> None:
+        target = self.machines[self.addresses.get(name, name)] if name in self.addresses else None
+        if target is None or target.process is None or machine.process is None:
+            return
+        if frozenset((machine.address, target.address)) in self.blocked:
+            return
+        pipe = Pipe(self.agenda, self.latency)
+        here = NeighbourEnd(machine.process, pipe, dialled=True)
+        there = NeighbourEnd(target.process, pipe, dialled=False)
+        pipe.join(here, there)
+        self._pipes.append((pipe, machine.address, target.address, (here, there)))
+        try:
+            here.meet(name)
+        except (PeerError, CallerError) as error:
+            here.close(str(error), error.code)
+
+    def connect(self, program: Program) -> Pipe | None:
+        target = self.machines[self.addresses[program.home]]
+        if target.process is None:
+            return None
+        pipe = Pipe(self.agenda, self.latency)
+        here, there = program.joined(pipe), ClientEnd(target.process, pipe)
+        pipe.join(here, there)
+        self.session = next_session(self.session, EPOCH + self.now)
+        here.greet(self.session)
+        return pipe
+
+    def said(self, process: NodeProcess, end: NodeEnd, frame: bytes) -> None:
+        self._trace.update(f"{self.now!r} {process.machine.address} {end.name} ".encode() + frame)
+        self.observer.said(process, end, end.frames_out.decode(frame))
+
+    def took(self, process: NodeProcess, event: Publish) -> None:
+        self.observer.took(process, event)
+
+    def hung_up(self, process: NodeProcess, end: NodeEnd, reason: str, code: str) -> None:
+        self.observer.hung_up(process.machine, end.name, reason, code)

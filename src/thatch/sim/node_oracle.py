@@ -1,0 +1,135 @@
+"""Who must get an event from whole nodes, decided apart from any of them.
+
+An event that its publisher's broker has acknowledged must come to each durable subscription that wants it and had
+settled when the event was published, whatever fails in between: but for what lies in a loss that the network has to
+admit (`Loss`). Whatever comes must be wanted. A copy under another number needs a crash to explain it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from thatch.protocol.messages import Publish
+from thatch.region.region import Region
+from thatch.sim.oracle import Failed
+
+
+@dataclass(slots=True)
+class DurableInterest:
+    """A durable subscription of a program."""
+
+    program: str
+    home: str
+    id: str
+    region: Region
+    has_settled: bool = False  # its program was told so
+    is_promised: bool = False  # from now on every event that it wants must come
+    is_removed: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.program}@{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a broker had taken in between two times is gone: it cannot know that it ever had it."""
+
+    broker: str
+    since: float
+    until: float
+
+
+@dataclass(slots=True)
+class Publication:
+    event: Publish
+    home: str
+    at: float
+    expected: list[DurableInterest]
+    is_acknowledged: bool = False
+    is_refused: bool = False
+    taken: dict[str, list[float]] = field(default_factory=dict)  # by broker, when it came there
+
+
+class NodeOracle:
+    def __init__(self, way: Callable[[str, str], list[str]]) -> None:
+        """`way`: the brokers from one to another."""
+        self.keeps: dict[tuple[str, str], DurableInterest] = {}
+        self.plain: dict[tuple[str, str], Region] = {}
+        self.publications: dict[str, Publication] = {}
+        self.losses: list[Loss] = []
+        self.guaranteed = self.excused = 0  # deliveries that had to happen, and did; that did not, and were lost
+        self.crashed_at = -1.0  # when something last happened that may make a copy
+        self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
+        self._numbers: dict[tuple[str, str], dict[int, None]] = {}  # by durable subscription and event
+        self._way = way
+
+    def publish(self, event: Publish, home: str, now: float) -> None:
+        wanted = [each for each in self.keeps.values() if each.is_promised and each.region.contains(event.event)]
+        self.publications[event.id] = Publication(event, home, now, wanted)
+
+    def take(self, broker: str, event: str, now: float) -> None:
+        """An event has come to a broker."""
+        if event in self.publications:
+            self.publications[event].taken.setdefault(broker, []).append(now)
+
+    def deliver(self, keep: DurableInterest, number: int, event: Publish) -> None:
+        if not keep.region.contains(event.event):
+            raise Failed(f"event {event.id} {event.event} came to {keep.name}, which never wanted it")
+        key = keep.name, event.id
+        self.arrivals.setdefault(event.id, {})[keep.name] = None
+        numbers = self._numbers.setdefault(key, {})
+        numbers[number] = None
+        publication = self.publications.get(event.id)
+        if publication is None:
+            raise Failed(f"event {event.id}, which nobody published, came to {keep.name}")
+        if len(numbers) > 1 and self.crashed_at < publication.at:
+            raise Failed(f"event {event.id} came to {keep.name} as {list(numbers)}, and nothing had crashed")
+
+    def deliver_plainly(self, program: str, ids: tuple[str, ...], event: Publish) -> None:
+        for id in ids:
+            if not self.plain[program, id].contains(event.event):
+                raise Failed(f"event {event.id} {event.event} came to {program} for {id}, which never wanted it")
+            self.arrivals.setdefault(event.id, {})[f"{program}/{id}"] = None
+
+    def has_come(self, keep: DurableInterest, event: str) -> bool:
+        return (keep.name, event) in self._numbers
+
+    def remove(self, program: str, id: str) -> None:
+        self.keeps.pop((program, id)).is_removed = True
+
+    def void(self, is_void: Callable[[DurableInterest], bool]) -> None:
+        """What brokers knew of some subscriptions is lost: of what is published from now on nothing is promised."""
+        for each in self.keeps.values():
+            if is_void(each):
+                each.is_promised = False
+
+    def check_all(self) -> None:
+        """At rest: whatever had to come has come."""
+        for publication in self.publications.values():
+            if publication.is_refused or not publication.is_acknowledged:
+                continue
+            for keep in publication.expected:
+                if keep.is_removed:
+                    continue
+                if self.has_come(keep, publication.event.id):
+                    self.guaranteed += 1
+                elif self.is_lost(publication, keep):
+                    self.excused += 1
+                else:
+                    raise Failed(
+                        f"event {publication.event.id}, published at {publication.at:g} at {publication.home} and "
+                        f"acknowledged, never came to {keep.name} at {keep.home}; it came to {publication.taken}"
+                    )
+        for publication in self.publications.values():
+            publication.expected.clear()
+
+    def is_lost(self, publication: Publication, keep: DurableInterest) -> bool:
+        return any(
+            loss.since <= at <= loss.until
+            for broker in self._way(publication.home, keep.home)
+            for at in publication.taken.get(broker, ())
+            for loss in self.losses
+            if loss.broker == broker
+        )

@@ -1,0 +1,396 @@
+"""A whole node in simulated time: broker, driver, queues, streams and sessions on a simulated store, without sockets.
+
+    pipe ─ frames ─▶ NodeEnd ─ messages ─▶ driver, queues, neighbour session ─▶ store
+         ◀ frames ── Outgoing ◀──────────────────────────────────────── ticket ──┘
+
+It does what `thatch broker` does around the same parts (`node/server.py`, `node/connection.py`): it reads and writes
+frames, dials, passes time, and ends. What may be said before it is on disk is decided by the parts that both share.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from thatch.broker import Broker, Settings
+from thatch.delivery.driver import ClientEndpoint, Driver, Endpoint
+from thatch.delivery.neighbour import NeighbourSession
+from thatch.delivery.outgoing import Gate, Outgoing
+from thatch.delivery.publisher import PublisherSession
+from thatch.delivery.queues import Queues
+from thatch.delivery.stream import Limits
+from thatch.errors import CallerError, PeerError
+from thatch.protocol import wire
+from thatch.protocol.codec import encode
+from thatch.protocol.ids import check_name
+from thatch.protocol.kinds import KINDS, Peer
+from thatch.protocol.messages import OPERATOR, Extend, Hello, LinkDown, Message, Publish, Refused, Tick
+from thatch.sim.agenda import Agenda
+from thatch.sim.network import Clauses
+from thatch.sim.node_pipe import Pipe
+from thatch.sim.node_store import Disk, SimulatedStore
+
+EPOCH = 1_800_000_000.0  # what the clock of a node says at the beginning
+TICK_SECONDS = 1.0
+LINGER_SECONDS = 60.0
+RETRY_SECONDS = 0.2
+NEIGHBOUR_LIMITS = Limits(bytes_max=2**30, seconds_max=1e9, memory_bytes_max=2**20, unacknowledged_bytes_max=600)
+QUEUE_WINDOW = 400  # bytes that a durable subscriber may have before it acknowledges some
+
+
+@dataclass(slots=True)
+class Machine:
+    """What outlives the process of a node: its disk, its configuration, its address."""
+
+    name: str  # of its broker
+    disk: Disk
+    dials: tuple[str, ...]  # neighbours
+    accepts: tuple[str, ...]  # neighbours that dial it
+    commit_seconds: float
+    address: str
+    process: NodeProcess | None = None
+    backups: list[tuple[float, Disk]] = field(default_factory=list)
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None
+
+
+class Surroundings(Protocol):
+    """What a process asks of the network around it."""
+
+    agenda: Agenda
+    rng: random.Random
+    clauses: Clauses
+    settings: Settings
+
+    def dial(self, machine: Machine, name: str) -> None:
+        """Connect a machine to a neighbour, if that is there."""
+
+    def said(self, process: NodeProcess, end: NodeEnd, frame: bytes) -> None:
+        """A node has written a frame."""
+
+    def took(self, process: NodeProcess, event: Publish) -> None:
+        """An event has come to a node."""
+
+    def hung_up(self, process: NodeProcess, end: NodeEnd, reason: str, code: str) -> None:
+        """A node has hung up on somebody."""
+
+
+class NodeProcess:
+    def __init__(self, machine: Machine, around: Surroundings) -> None:
+        self.machine, self.around, self.is_over = machine, around, False
+        agenda, rng, clauses = around.agenda, around.rng, around.clauses
+        self.store = store = SimulatedStore(machine.disk, agenda, rng, machine.commit_seconds)
+        if store.space is None:
+            store.set_space(clauses.space.to_json())
+        meaning = clauses.compiled, clauses.read_space
+        broker = Broker.restored(machine.name, clauses.space, store.records(), around.settings, *meaning)
+        self.gate = Gate()
+        self.driver = Driver(broker, store, NEIGHBOUR_LIMITS, self.clock, self.gate.open, rng.randbytes)
+        for link in broker.links.values():
+            if not link.is_client:
+                self.driver.stream(link.name)
+        self.queues = Queues(self.driver, 2**30, 1e9, QUEUE_WINDOW)
+        self.ends: dict[NodeEnd, None] = {}
+        self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
+
+    def clock(self) -> float:
+        return EPOCH + self.around.agenda.now
+
+    def start(self) -> None:
+        self.queues.restore()
+        for link in self.driver.broker.links.values():
+            if link.is_client and not self.queues.is_queue(link.name):
+                self._away[link.name] = self.clock() + LINGER_SECONDS
+        self.store.start(self.driver.committed)
+        for name in self.machine.dials:
+            self._dial(name)
+        self._after(TICK_SECONDS, self._pass_time)
+
+    def end(self, share: float) -> None:
+        """It is killed: see `SimulatedStore.crash`."""
+        self.is_over = True
+        self.store.crash(share)
+        for end in list(self.ends):
+            end.pipe.cut()
+
+    def _after(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
+        def act() -> None:
+            if not self.is_over:
+                action(*arguments)
+
+        self.around.agenda.at(self.around.agenda.now + seconds, act)
+
+    def _dial(self, name: str) -> None:
+        if name not in self.driver.endpoints:
+            self.around.dial(self.machine, name)
+        self._after(RETRY_SECONDS * self.around.rng.uniform(0.8, 1.2), self._dial, name)
+
+    def _pass_time(self) -> None:
+        now = self.clock()
+        self.driver.take(Tick(), OPERATOR)
+        self.queues.tick(now)
+        for stream in self.driver.streams.values():
+            stream.tick()
+            stream.expire(now)
+        for name in [name for name, until in self._away.items() if until < now]:
+            del self._away[name]
+            if not self.is_neighbour(name):
+                self.driver.take(LinkDown(forget=True), name)
+        for end in list(self.ends):
+            if isinstance(end, NeighbourEnd) and end.waits_for_space and not self.store.is_full:
+                end.close("there is room on the disk again: send again what was not acknowledged")
+        self._after(TICK_SECONDS, self._pass_time)
+
+    # --- Those who come -----------------------------------------------------------------------------------------------
+
+    def is_neighbour(self, name: str) -> bool:
+        link = self.driver.broker.links.get(name)
+        return name in self.machine.dials or name in self.machine.accepts or (link is not None and not link.is_client)
+
+    def client_met(self, name: str) -> None:
+        self._away.pop(name, None)
+
+    def client_left(self, name: str) -> None:
+        self._away[name] = self.clock() + LINGER_SECONDS
+
+
+class NodeEnd(Endpoint):
+    """The node's end of a connection."""
+
+    kind: object
+    kind_out: object  # what it says
+
+    def __init__(self, process: NodeProcess, pipe: Pipe, is_open: bool) -> None:
+        self.process, self.pipe, self.driver = process, pipe, process.driver
+        self.name = self.reason = ""
+        self.peer = Peer(True)
+        self.outgoing = PipeOutgoing(self, is_open)
+        self.is_writing = False
+        self._arrivals: deque[tuple[int, str]] = deque()  # events that are to be acknowledged, by number
+        self.frames_in = wire.Frames(process.around.clauses.space, self.kind)
+        self.frames_out = wire.Frames(process.around.clauses.space, self.kind_out)
+        process.ends[self] = None
+
+    def arrived(self, frame: bytes) -> None:
+        if self.reason or self.process.is_over:
+            return
+        try:
+            self.take_all(self.frames_in.decode(frame))
+        except (PeerError, CallerError) as error:
+            self._fault(error)
+
+    def _fault(self, error: PeerError | CallerError) -> None:
+        self.send_refusal(Refused(0, "", str(error), code=error.code), close=True)
+
+    def take_all(self, messages: list[Message]) -> None:
+        raise NotImplementedError
+
+    def note_event(self, number: int, event: Publish) -> None:
+        self._arrivals.append((number, event.id))
+        self.process.around.took(self.process, event)
+
+    def take_acknowledged(self, number: int) -> list[str]:
+        """The events up to a number that were not acknowledged before."""
+        ids = []
+        while self._arrivals and self._arrivals[0][0] <= number:
+            ids.append(self._arrivals.popleft()[1])
+        return ids
+
+    def ended(self) -> None:
+        self.process.ends.pop(self, None)
+        if not self.process.is_over:
+            self.peer_left()
+
+    def peer_left(self) -> None:
+        """Nobody is there any more."""
+        raise NotImplementedError
+
+    # --- What is said -------------------------------------------------------------------------------------------------
+
+    def greeted(self, hello: Hello) -> None:
+        with suppress(PeerError):
+            self.peer = self.peer.greeted(KINDS.agreed(hello))
+
+    def encoded(self, message: Message) -> bytes:
+        readable = KINDS.readable(message, self.peer)
+        return b"" if readable is None else encode(readable)
+
+    def send(self, message: Message) -> None:
+        put = self.outgoing.hold_for if isinstance(message, Extend) else self.outgoing.control
+        encoded = self.encoded(message)
+        if encoded:
+            put(encoded, self.process.store.ticket)
+
+    def send_refusal(self, refused: Refused, close: bool) -> None:
+        if not close:
+            self.send(refused)
+            return
+        self.outgoing.refusal(self.encoded(refused))
+        self.close(refused.reason, refused.code)
+
+    def close(self, reason: str, code: str = "") -> None:
+        if not self.reason:
+            self.reason = reason
+            self.process.around.hung_up(self.process, self, reason, code)
+            agenda = self.process.around.agenda
+            agenda.at(agenda.now, self._close)
+
+    def _close(self) -> None:
+        self.write()
+        self.pipe.hang_up(self)
+
+    def write_soon(self) -> None:
+        if not self.is_writing and not self.process.is_over:
+            self.is_writing = True
+            agenda = self.process.around.agenda
+            agenda.at(agenda.now, self.write)
+
+    def write(self) -> None:
+        self.is_writing = False
+        while not self.process.is_over and (frame := self.outgoing.take()) is not None:
+            self.process.around.said(self.process, self, frame)
+            self.pipe.send(self, frame)
+
+
+class PipeOutgoing(Outgoing):
+    def __init__(self, end: NodeEnd, is_open: bool) -> None:
+        super().__init__(end.process.gate, 2**40, False, 2**40, is_open)
+        self._end = end
+
+    def wake(self) -> None:
+        self._end.write_soon()
+
+
+class ClientEnd(NodeEnd, ClientEndpoint):
+    kind, kind_out = wire.FromClient, wire.FromNode
+
+    def __init__(self, process: NodeProcess, pipe: Pipe) -> None:
+        super().__init__(process, pipe, is_open=True)
+        self.publisher: PublisherSession | None = None
+        self._count = 0  # of events that came
+
+    def take_all(self, messages: list[Message]) -> None:
+        for message in messages:
+            if isinstance(message, Publish) and self.publisher is not None:
+                self._count += 1
+                self.note_event(self._count, message)
+                for refused in self.publisher.take_events([message]):
+                    self.send_refusal(refused, close=False)
+            elif not self.name:
+                self._meet(message)
+            elif isinstance(message, wire.NodeMessage):
+                self.process.queues.take(message, self)
+            else:
+                self.driver.take(message, self.name)
+        acknowledgement = None if self.publisher is None else self.publisher.acknowledgement()
+        if acknowledgement is not None:
+            published, ticket = acknowledgement
+            self.outgoing.answer(encode(published), ticket)
+
+    def _meet(self, message: Message) -> None:
+        if not isinstance(message, Hello) or not message.is_client:
+            raise PeerError(f"a client begins with Hello, not with {type(message).__name__}")
+        check_name(message.name)
+        if self.process.is_neighbour(message.name):
+            raise PeerError(f"{message.name!r} is the name of a neighbour of this broker, not of a client", code="name")
+        other = self.driver.endpoints.get(message.name)
+        if isinstance(other, ClientEnd):
+            other.close(f"another connection came as {message.name!r}")
+            other.peer_left()
+        self.name = message.name
+        self.publisher = PublisherSession(self.driver, self.name)
+        self.greeted(message)
+        self.driver.connect(self.name, self)
+        self.process.client_met(self.name)
+        self.driver.take(self.driver.next_link_up(is_client=True), self.name)
+        self.driver.take(message, self.name)
+
+    def send_refusal(self, refused: Refused, close: bool) -> None:
+        if refused.seq:
+            super().send_refusal(refused, close)
+            return
+        self.outgoing.refusal(self.encoded(refused))
+        if close:
+            self.close(refused.reason, refused.code)
+
+    def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
+        if not self.reason:
+            self.outgoing.event(wire.encoded_event(ids, event))
+
+    def peer_left(self) -> None:
+        if self.name and self.driver.endpoints.get(self.name) is self:
+            self.process.queues.detach(self)
+            self.process.client_left(self.name)
+            self.driver.gone(self.name, self)
+
+
+class NeighbourEnd(NodeEnd):
+    kind = kind_out = wire.FromNeighbour
+
+    def __init__(self, process: NodeProcess, pipe: Pipe, dialled: bool) -> None:
+        super().__init__(process, pipe, is_open=False)
+        self.dialled = dialled
+        self.session: NeighbourSession | None = None
+
+    @property
+    def waits_for_space(self) -> bool:
+        return self.session is not None and self.session.waits_for_space
+
+    def meet(self, name: str) -> None:
+        check_name(name)
+        self.name, other = name, self.driver.endpoints.get(name)
+        if isinstance(other, NeighbourEnd):
+            ours_wins = self.driver.broker.name < name
+            if other.dialled != self.dialled and other.dialled == ours_wins:
+                self.name = ""
+                raise PeerError(f"{name!r} is connected already: one side of a link dials")
+            other.close(f"another connection came as {name!r}")
+            other.peer_left()
+        self.driver.connect(name, self)
+        self.driver.take(self.driver.next_link_up(), name)
+        self.session = NeighbourSession(self.driver, name, self._forward)
+        self.outgoing.open_after(encode(self.session.greeting()), self.process.store.ticket)
+
+    def _forward(self, numbers: Sequence[int], events: Sequence[bytes]) -> None:
+        self.outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
+
+    def take_all(self, messages: list[Message]) -> None:
+        for message in messages:
+            if isinstance(message, wire.Forward):
+                self.note_event(message.number, message.event)
+                self._met().take_events([message])
+            elif isinstance(message, wire.Resume | wire.Received):
+                self._met().take(message)
+            elif isinstance(message, wire.NodeMessage):
+                raise PeerError(f"a neighbour takes no {type(message).__name__}")
+            else:
+                self._control(message)
+        acknowledgement = None if self.session is None else self.session.acknowledgement()
+        if acknowledgement is not None:
+            received, ticket = acknowledgement
+            self.outgoing.answer(encode(received), ticket)
+
+    def _met(self) -> NeighbourSession:
+        if self.session is None:
+            raise PeerError("an event before Hello and Resume")
+        return self.session
+
+    def _control(self, message: Message) -> None:
+        if not self.name:
+            if not isinstance(message, Hello) or message.is_client:
+                raise PeerError(f"a neighbour begins with Hello, not with {type(message).__name__}")
+            self.meet(message.name)
+        if isinstance(message, Hello):
+            self.greeted(message)
+        self.driver.take(message, self.name)
+
+    def peer_left(self) -> None:
+        if self.session is not None and self.driver.endpoints.get(self.name) is self:
+            self.session.end()
+            self.driver.gone(self.name, self)

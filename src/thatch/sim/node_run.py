@@ -1,0 +1,326 @@
+"""Run a script of whole nodes, and check every promise: each acknowledgement when it is given, each delivery at rest.
+
+run_nodes(draw_nodes(seed))       raises `Failed`, or returns what was seen
+shortest_node_prefix(script)      the least number of steps that still fails
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from thatch.broker import Policy, Settings
+from thatch.protocol import wire
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
+from thatch.protocol.messages import Message, Publish, Refused
+from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey
+from thatch.sim.network import Clauses
+from thatch.sim.node_clients import HOME, Program
+from thatch.sim.node_network import NodeNetwork, NodeObserver
+from thatch.sim.node_oracle import DurableInterest, NodeOracle
+from thatch.sim.node_process import TICK_SECONDS, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
+from thatch.sim.node_script import NodeScript, brokers_of
+from thatch.sim.oracle import Failed
+from thatch.sim.run import clauses_of_scripts
+from thatch.sim.topology import path
+
+REST_MAX = 60.0  # seconds in which all is at rest when faults have ended
+POLL = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class NodesObserved:
+    """What was observed in a run."""
+
+    trace: str
+    guaranteed: int
+    excused: int
+    steps: Counter[str]  # that did something, by kind
+
+
+def run_nodes(script: NodeScript, clauses: Clauses | None = None) -> NodesObserved:
+    """`clauses` of earlier runs save working them out again."""
+    return NodeRun(script, clauses).all()
+
+
+def shortest_node_prefix(script: NodeScript) -> tuple[int, str]:
+    """The shortest prefix of a failing script that still fails, and how. The last step of it is the culprit."""
+    for steps in range(len(script.steps) + 1):
+        try:
+            run_nodes(script.prefix(steps))
+        except Exception as error:
+            return steps, f"{type(error).__name__}: {error}"
+    raise ValueError("the script does not fail")
+
+
+class NodeRun(NodeObserver):
+    def __init__(self, script: NodeScript, clauses: Clauses | None = None) -> None:
+        self.script = script
+        settings = Settings(script.routing, Policy("exact"), holds_events=True)  # type: ignore[arg-type]
+        self.network = NodeNetwork(clauses or clauses_of_scripts(), settings, script.seed, script.latency, self)
+        self.oracle = NodeOracle(self._way)
+        self.done = Counter[str]()
+        network = self.network
+        for name, seconds in zip(brokers_of(script), script.commit_seconds, strict=True):
+            dials = [other for one, other in script.links if one == name]
+            network.add_machine(name, dials, [one for one, other in script.links if other == name], seconds)
+        for machine in network.machines.values():
+            network.start(machine)
+        for name, home in script.homes.items():
+            network.add_program(name, home).come()
+
+    def all(self) -> NodesObserved:
+        spent = 0.0  # at rest, beyond what the script knows of
+        for step in self.script.steps:
+            self.network.agenda.run(step.at + spent)
+            if getattr(self, f"_{step.kind}")(*step.args) is not False:
+                self.done[step.kind] += 1
+            spent = max(spent, self.network.now - step.at)
+        return NodesObserved(self.network.trace, self.oracle.guaranteed, self.oracle.excused, self.done)
+
+    def _way(self, one: str, other: str) -> list[str]:
+        steps = path(list(self.script.links), one, other)
+        assert steps is not None
+        return [one, *(step[1] for step in steps)]
+
+    # --- Steps of programs --------------------------------------------------------------------------------------------
+
+    def _advertise(self, name: str, where: str) -> None:
+        self.network.programs[name].advertise("a", where)
+
+    def _subscribe(self, name: str, id: str, where: str) -> None:
+        self.oracle.plain[name, id] = self.network.clauses.compiled(where, self.network.clauses.space)
+        self.network.programs[name].subscribe(id, where)
+
+    def _keep(self, name: str, id: str, where: str) -> None:
+        region = self.network.clauses.compiled(where, self.network.clauses.space)
+        self.oracle.keeps[name, id] = DurableInterest(name, self.script.homes[name], id, region)
+        self.network.programs[name].keep(id, where)
+
+    def _cancel(self, name: str, id: str) -> bool:
+        if (name, id) not in self.oracle.keeps:
+            return False
+        self.oracle.remove(name, id)
+        self.network.programs[name].cancel(id)
+        return True
+
+    def _publish(self, name: str, event: dict[str, Any]) -> str:
+        return self.network.programs[name].publish(event).id
+
+    def _away(self, name: str) -> None:
+        self.network.programs[name].leave()
+
+    def _back(self, name: str) -> None:
+        self.network.programs[name].come()
+
+    # --- Steps of machines --------------------------------------------------------------------------------------------
+
+    def _kill(self, address: str, share: float) -> bool:
+        machine = self.network.machines[address]
+        if not machine.is_up:
+            return False
+        self.oracle.crashed_at = self.network.now
+        self.network.kill(machine, share)
+        return True
+
+    def _start(self, address: str) -> None:
+        self.oracle.crashed_at = self.network.now
+        self.network.start(self.network.machines[address])
+
+    def _cut(self, one: str, other: str, late: bool, seconds: float) -> None:
+        self.network.cut(one, other, late, seconds)
+
+    def _heal(self, one: str, other: str) -> None:
+        self.network.heal(one, other)
+
+    def _fill(self, address: str, seconds: float) -> bool:
+        """A full disk refuses an event in the midst of others; what comes after it comes again."""
+        process = self.network.machines[address].process
+        if process is None:
+            return False
+        process.store.full_until = self.network.now + seconds
+        self.oracle.crashed_at = max(self.oracle.crashed_at, self.network.now + seconds + 2 * TICK_SECONDS)
+        return True
+
+    # --- At rest ------------------------------------------------------------------------------------------------------
+
+    def _rest(self, *events: dict[str, Any]) -> None:
+        network = self.network
+        for one, other in self.script.links:
+            network.heal(one, other)
+        for machine in network.machines.values():
+            network.start(machine)
+        for program in network.programs.values():
+            program.come()
+        began = network.now
+        while self._restless():
+            if network.now - began > REST_MAX:
+                raise Failed(f"no rest {REST_MAX:g} seconds after the last fault: {self._restless()}")
+            network.agenda.run(network.now + POLL)
+        self._check_rest()
+        for event in events:
+            self._publish_calmly(event)
+
+    def _restless(self) -> str:
+        """What is still to happen; empty if nothing is."""
+        for program in self.network.programs.values():
+            why = self._restless_program(program)
+            if why:
+                return f"{program.name} {why}"
+        for machine in self.network.machines.values():
+            why = self._restless_machine(machine)
+            if why:
+                return f"{machine.address}: {why}"
+        return ""
+
+    def _restless_program(self, program: Program) -> str:
+        if program.end is None or not program.end.is_resumed:
+            return "is not connected"
+        if program.outbox:
+            return f"waits for acknowledgements of {[each.id for each in program.outbox]}"
+        if program.cancels:
+            return f"waits for the end of {list(program.cancels)}"
+        keeps = [each for each in self.oracle.keeps.values() if each.program == program.name]
+        for keep in keeps:
+            if not keep.has_settled:
+                return f"waits for {keep.id} to settle"
+        home = program.state.homes[HOME]
+        if home.changed_at:
+            return f"waits for {list(home.changed_at)} to settle"
+        return ""
+
+    def _restless_machine(self, machine: Machine) -> str:
+        process = machine.process
+        if process is None:
+            return "is down"
+        if not process.store.is_idle:
+            return "writes"
+        broker = process.driver.broker
+        for name in (*machine.dials, *machine.accepts):
+            link = broker.links.get(name)
+            if link is None or not link.is_synced or link.sent_total != link.settled or link.waiting:
+                return f"the link to {name} has not settled"
+        for queue in process.queues:
+            if queue.stream.on_disk.count:
+                return f"{queue.name} has {queue.stream.on_disk.count} events"
+        for name, stream in process.driver.streams.items():
+            if stream.on_disk.count or stream.waiting_bytes:
+                return f"{stream.on_disk.count} events, {stream.waiting_bytes} bytes are kept for {name}"
+        return ""
+
+    def _check_rest(self) -> None:
+        for one, other in self.script.links:
+            self._check_link(one, other)
+            self._check_link(other, one)
+        for machine in self.network.machines.values():
+            process = self._process(machine.address)
+            process.driver.broker.check_invariants()
+            held = sorted(queue.name for queue in process.queues)
+            wanted = sorted(each.name for each in self.oracle.keeps.values() if each.home == machine.name)
+            if held != wanted:
+                raise Failed(f"{machine.address} has the durable subscriptions {held}; its clients have {wanted}")
+        self.oracle.check_all()
+        for keep in self.oracle.keeps.values():
+            if not self._is_durable_everywhere(keep):
+                raise Failed(f"at rest a broker does not know that the events of {keep.name} are to be kept")
+            keep.is_promised = True
+
+    def _check_link(self, sender: str, receiver: str) -> None:
+        one, other = self._process(sender).driver.broker, self._process(receiver).driver.broker
+        for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
+            sent, received = one.outbound(table, receiver).forwarded(), other.received_from(table, sender)
+            if sent != received:
+                raise Failed(f"{sender} sent {receiver} {sent}, which holds {received}")
+
+    def _process(self, address: str) -> NodeProcess:
+        process = self.network.machines[address].process
+        assert process is not None
+        return process
+
+    def _publish_calmly(self, event: dict[str, Any]) -> None:
+        """At rest an event comes to whoever wants it, and to nobody else."""
+        name = self.script.publishers[0]
+        id = self._publish(name, event)
+        self.network.agenda.run(self.network.now + 2.0)
+        wanted = [each.name for each in self.oracle.keeps.values() if each.region.contains(event)]
+        wanted += [f"{name}/{id}" for (name, id), region in self.oracle.plain.items() if region.contains(event)]
+        arrived = self.oracle.arrivals.get(id, {})
+        if sorted(arrived) != sorted(wanted) or not self.oracle.publications[id].is_acknowledged:
+            raise Failed(f"event {event}, published at rest by {name}, came to {sorted(arrived)}, wanted by {wanted}")
+
+    # --- What is seen of programs -------------------------------------------------------------------------------------
+
+    def published(self, program: Program, event: Publish) -> None:
+        for keep in self.oracle.keeps.values():
+            if keep.has_settled and not keep.is_promised and self._is_durable_everywhere(keep):
+                keep.is_promised = True
+        self.oracle.publish(event, program.home, self.network.now)
+
+    def _is_durable_everywhere(self, keep: DurableInterest) -> bool:
+        """Whether every broker knows that there is something durable on its way to a durable subscription."""
+        for machine in self.network.machines.values():
+            if machine.name == keep.home:
+                continue
+            next_hop = self._way(machine.name, keep.home)[1]
+            link = None if machine.process is None else machine.process.driver.broker.links.get(next_hop)
+            if link is None or not link.is_durable:
+                return False
+        return True
+
+    def acknowledged(self, program: Program, event: Publish) -> None:
+        self.oracle.publications[event.id].is_acknowledged = True
+
+    def refused(self, program: Program, refused: Refused) -> None:
+        if refused.code != "disk_full":
+            raise Failed(f"event {refused.id} of {program.name} was refused: {refused.reason}")
+
+    def handed_on(self, program: Program, id: str, number: int, event: Publish) -> None:
+        keep = self.oracle.keeps.get((program.name, id))
+        if keep is not None:
+            self.oracle.deliver(keep, number, event)
+
+    def delivered(self, program: Program, ids: tuple[str, ...], event: Publish) -> None:
+        self.oracle.deliver_plainly(program.name, ids, event)
+
+    def stands(self, program: Program, status: wire.DurableStatus) -> None:
+        keep = self.oracle.keeps.get((program.name, status.id))
+        if keep is not None and status.state == "settled":
+            keep.has_settled = True
+
+    # --- What is seen of nodes ----------------------------------------------------------------------------------------
+
+    def took(self, process: NodeProcess, event: Publish) -> None:
+        self.oracle.take(process.machine.name, event.id, self.network.now)
+
+    def said(self, process: NodeProcess, end: NodeEnd, messages: list[Message]) -> None:
+        for message in messages:
+            if isinstance(message, Refused) and message.id in self.oracle.publications:
+                self.oracle.publications[message.id].is_refused = True
+            elif isinstance(end, ClientEnd) and isinstance(message, wire.Published):
+                self._check_acknowledged(process, end.take_acknowledged(message.count), end.name)
+            elif isinstance(end, NeighbourEnd) and isinstance(message, wire.Received):
+                self._check_acknowledged(process, end.take_acknowledged(message.number), end.name)
+
+    def _check_acknowledged(self, process: NodeProcess, events: list[str], peer: str) -> None:
+        """Nobody is told that an event arrived unless it is on a disk from which it goes on, or has arrived."""
+        for event in events:
+            publication = self.oracle.publications.get(event)
+            if publication is None or publication.is_refused:
+                continue
+            for keep in publication.expected:
+                way = self._way(process.machine.name, keep.home)
+                if publication.home != process.machine.name and peer in way:
+                    continue  # it came from there
+                if not (keep.is_removed or self.oracle.has_come(keep, event) or self._is_on_disk(event, way, keep)):
+                    raise Failed(
+                        f"{process.machine.address} acknowledged event {event} to {peer} before it was on disk for "
+                        f"{keep.name}"
+                    )
+
+    def _is_on_disk(self, event: str, way: list[str], keep: DurableInterest) -> bool:
+        peers = [PeerKey(NEIGHBOUR, name) for name in way[1:]]
+        for name, peer in zip(way, [*peers, PeerKey(DURABLE_QUEUE, keep.name)], strict=True):
+            if self.network.machines[name].disk.holds(peer, event):
+                return True
+        return False

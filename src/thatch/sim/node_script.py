@@ -1,0 +1,162 @@
+"""What happens in a random run of whole nodes, drawn from a seed before it runs: machines, programs, and steps in time.
+
+As in script.py, any prefix of the steps is a run of its own, and a step whose subject is not there does nothing. The
+steps come in scenes: a fault, what makes it matter, and events before, during and after it. At the end of each act
+faults end, operators do what they have to, and all is at rest.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from thatch.sim.script import Step, clause, event
+from thatch.sim.topology import Links, random_tree
+
+COMMIT_SECONDS = (0.001, 0.005, 0.05, 0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScript:
+    seed: int
+    links: Links  # the first one dials
+    commit_seconds: tuple[float, ...]  # of each broker's disk
+    latency: float
+    homes: dict[str, str]  # program -> broker
+    publishers: tuple[str, ...]
+    routing: str
+    steps: tuple[Step, ...]
+
+    def prefix(self, steps: int) -> NodeScript:
+        """The first steps, and then the rest that every run ends with."""
+        kept = self.steps[:steps]
+        end = Step(kept[-1].at + 2.0 if kept else 0.0, "rest", ())
+        return replace(self, steps=(*kept, end))
+
+
+def brokers_of(script: NodeScript) -> list[str]:
+    return [f"B{at}" for at in range(len(script.commit_seconds))]
+
+
+def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
+    rng = random.Random(seed * 31 + 7)
+    count = rng.choice((2, 2, 3, 3, 4))
+    links = [link if rng.random() < 0.5 else (link[1], link[0]) for link in random_tree(count, rng)]
+    brokers = [f"B{at}" for at in range(count)]
+    publishers = ("p0",) if rng.random() < 0.6 else ("p0", "p1")
+    readers = [f"c{at}" for at in range(rng.choice((1, 2, 2)))]
+    homes = {name: rng.choice(brokers) for name in (*publishers, *readers)}
+    drawer = _Drawer(rng, links, brokers, readers, publishers)
+    made = [Step(0.0, "advertise", (name, "TRUE")) for name in publishers]
+    for name in readers:
+        made += drawer.keep(0.0, name)
+    made += drawer.subscribe(0.0)
+    made.append(Step(0.0, "rest"))
+    now = 0.0
+    for _ in range(acts):
+        for _ in range(rng.randint(1, scenes)):
+            scene = rng.choices(list(drawer.scenes), weights=list(drawer.scenes.values()))[0]
+            made += scene(now)
+            now += rng.choice((0.2, 1.0, 2.5))
+        now = max([now, *(step.at for step in made)]) + 1.0
+        made.append(Step(now, "rest", tuple(event(rng) for _ in range(2))))
+    return NodeScript(
+        seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
+        publishers, rng.choice(("advertisements", "subscriptions")),
+        tuple(sorted(made, key=lambda step: step.at)),
+    )  # fmt: skip
+
+
+class _Drawer:
+    def __init__(
+        self, rng: random.Random, links: Links, brokers: list[str], readers: list[str], publishers: tuple[str, ...]
+    ) -> None:
+        self.rng, self.links, self.brokers, self.readers, self.publishers = rng, links, brokers, readers, publishers
+        self.kept: list[tuple[str, str]] = []  # durable subscriptions: program, id
+        self.made = 0
+        self.scenes: dict[Callable[[float], list[Step]], int] = {
+            self._kill: 3, self._kill_two: 2, self._kill_while_away: 3, self._cut: 3, self._full: 1, self._away: 2,
+            self._cancel: 1, self._new: 2,
+        }  # fmt: skip
+
+    # --- Parts of scenes ----------------------------------------------------------------------------------------------
+
+    def _events(self, now: float, seconds: float, count: int) -> list[Step]:
+        times = sorted(now + self.rng.random() * seconds for _ in range(count))
+        return [Step(at, "publish", (self.rng.choice(self.publishers), event(self.rng))) for at in times]
+
+    def _wide(self) -> str:
+        return "TRUE" if self.rng.random() < 0.5 else clause(self.rng, 2.0)
+
+    def keep(self, now: float, name: str) -> list[Step]:
+        self.made += 1
+        id = f"k{self.made}"
+        self.kept.append((name, id))
+        return [Step(now, "keep", (name, id, self._wide()))]
+
+    def subscribe(self, now: float) -> list[Step]:
+        self.made += 1
+        return [Step(now, "subscribe", (self.rng.choice(self.readers), f"s{self.made}", clause(self.rng)))]
+
+    def _down(self, at: float, broker: str, seconds: float) -> list[Step]:
+        """Killed, and started again."""
+        share = self.rng.choice((0.0, 0.5, 1.0))  # a power cut, or a process that ends
+        return [Step(at, "kill", (broker, share)), Step(at + seconds, "start", (broker,))]
+
+    def _moment(self) -> float:
+        """How long after something is said."""
+        return self.rng.choice((0.0, 0.003, 0.02, 0.1, 0.6))
+
+    # --- Scenes -------------------------------------------------------------------------------------------------------
+
+    def _kill(self, now: float) -> list[Step]:
+        broker = self.rng.choice(self.brokers)
+        down = self._down(now + self._moment(), broker, self.rng.choice((0.01, 0.5)))
+        return [*self._events(now, 0.1, 3), *down, *self._events(now, 1.0, 3)]
+
+    def _kill_two(self, now: float) -> list[Step]:
+        """Neighbours, at once."""
+        at, seconds = now + self._moment(), self.rng.choice((0.01, 0.5))
+        down = [step for broker in self.rng.choice(self.links) for step in self._down(at, broker, seconds)]
+        return [*self._events(now, 0.05, 4), *down]
+
+    def _kill_while_away(self, now: float) -> list[Step]:
+        """A broker goes while it keeps events for a neighbour that is away."""
+        one, other = self.rng.sample(list(self.rng.choice(self.links)), 2)
+        first = self._down(now, one, self.rng.choice((1.5, 3.0)))
+        second = self._down(now + 0.8 + self._moment(), other, self.rng.choice((0.01, 0.3)))
+        return [*first, *self._events(now + 0.1, 0.7, 4), *second]
+
+    def _cut(self, now: float) -> list[Step]:
+        link = self.rng.choice(self.links)
+        late, seconds = self.rng.random() < 0.4, self.rng.choice((0.05, 0.7))
+        steps = [Step(now + 0.05, "cut", (*link, late, seconds * 2)), Step(now + 0.05 + seconds, "heal", link)]
+        return [*self._events(now, 0.2, 4), *steps, *self._events(now + seconds, 0.3, 2)]
+
+    def _full(self, now: float) -> list[Step]:
+        broker = self.rng.choice(self.brokers)
+        return [Step(now, "fill", (broker, self.rng.choice((0.3, 2.0)))), *self._events(now, 0.8, 3)]
+
+    def _away(self, now: float) -> list[Step]:
+        """A reader is away, maybe while its broker restarts."""
+        name = self.rng.choice(self.readers)
+        steps = [Step(now, "away", (name,)), Step(now + self.rng.choice((0.5, 2.0)), "back", (name,))]
+        if self.rng.random() < 0.5:
+            steps += self._down(now + 0.3, self.rng.choice(self.brokers), 0.1)
+        return [*steps, *self._events(now, 0.6, 3)]
+
+    def _cancel(self, now: float) -> list[Step]:
+        if not self.kept:
+            return []
+        name, id = self.kept.pop(self.rng.randrange(len(self.kept)))
+        return [*self._events(now, 0.05, 2), Step(now + 0.02, "cancel", (name, id)), *self._restart_near(now)]
+
+    def _new(self, now: float) -> list[Step]:
+        steps = self.keep(now, self.rng.choice(self.readers))
+        return [*steps, *self._restart_near(now), *self._events(now, 1.0, 3)]
+
+    def _restart_near(self, now: float) -> Iterable[Step]:
+        if self.rng.random() < 0.5:
+            return ()
+        return self._down(now + self._moment(), self.rng.choice(self.brokers), 0.2)

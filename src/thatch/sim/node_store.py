@@ -1,0 +1,220 @@
+"""A simulated store: what is to be written is committed later, in groups, or never.
+
+    asked for ─▶ waits ─▶ being committed ─▶ on disk ─▶ said so
+                                  a crash ✗ here: it is on disk, or it is not, and nobody heard of it
+
+A `Disk` outlives the process that writes it; a copy of it is a backup, or a store that somebody started twice. Whether
+a commit that a crash interrupts has reached the disk, and how long each takes, is drawn. A full disk keeps its batch
+and tries again. Pages are read when the writes before them are through, as the real store's thread does it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from thatch.delivery.journal import QueueRow, StoredRow
+from thatch.protocol.messages import Publish
+from thatch.protocol.records import Drop, PeerKey, Record, RecordChange, RecordKey
+from thatch.sim.agenda import Agenda
+
+LIFE_SHIFT = 40
+RETRY_SECONDS = 0.25  # between tries on a full disk
+READ_SECONDS = 0.0002
+
+Page = Callable[[list[tuple[int, bytes]], bool], None]
+
+
+@dataclass(slots=True)
+class Disk:
+    """What is on disk: it stays when the process ends."""
+
+    identity: str
+    life: int = 0
+    about: dict[str, str] = field(default_factory=dict)
+    records: dict[RecordKey, Record] = field(default_factory=dict)  # in the order in which they were put
+    queues: dict[PeerKey, QueueRow] = field(default_factory=dict)
+    events: dict[PeerKey, dict[int, tuple[float, bytes, str]]] = field(default_factory=dict)  # time, event, its id
+    received: dict[PeerKey, tuple[str, int]] = field(default_factory=dict)
+
+    def copied(self) -> Disk:
+        return replace(
+            self,
+            about=dict(self.about),
+            records=dict(self.records),
+            queues=dict(self.queues),
+            events={peer: dict(rows) for peer, rows in self.events.items()},
+            received=dict(self.received),
+        )
+
+    def put_record(self, change: RecordChange) -> None:
+        self.records.pop(change.key, None)  # what is put again takes the last place
+        if not isinstance(change, Drop):
+            self.records[change.key] = change
+
+    def holds(self, peer: PeerKey, event: str) -> bool:
+        """Whether an event is kept for a peer."""
+        return any(id == event for _, _, id in self.events.get(peer, {}).values())
+
+    def discard(self, peer: PeerKey, number: int) -> None:
+        rows = self.events.get(peer, {})
+        for each in [each for each in rows if each <= number]:
+            del rows[each]
+
+
+_EVENTS = msgspec.msgpack.Decoder(Publish)
+Write = Callable[[Disk], object]
+
+
+class SimulatedStore:
+    """What a node keeps on a disk, as package `delivery` asks for it."""
+
+    def __init__(self, disk: Disk, agenda: Agenda, rng: random.Random, seconds: float) -> None:
+        """A commit takes about so many `seconds`."""
+        self.disk, self.seconds = disk, seconds
+        self.identity, self.is_full, self.is_started = disk.identity, False, False
+        self.full_until = 0.0  # commits fail until then
+        self.disk.life += 1
+        self._number = self.disk.life << LIFE_SHIFT
+        self._agenda, self._rng = agenda, rng
+        self._writes: list[Write] = []
+        self._reads: list[tuple[PeerKey, int, int, Page]] = []
+        self._batch: list[Write] = []  # being committed
+        self._asked = 0
+        self._is_busy = self._is_dead = False
+        self._committed: Callable[[int], None] = lambda ticket: None
+
+    # --- What there is, read before it is started ---------------------------------------------------------------------
+
+    @property
+    def space(self) -> str | None:
+        return self.disk.about.get("space")
+
+    def records(self) -> Iterator[Record]:
+        return iter(list(self.disk.records.values()))
+
+    def queues(self) -> list[QueueRow]:
+        return list(self.disk.queues.values())
+
+    def stored(self, peer: PeerKey) -> Iterator[StoredRow]:
+        rows = self.disk.events.get(peer, {})
+        return (StoredRow(number, at, len(event)) for number, (at, event, _) in sorted(rows.items()))
+
+    def received_up_to(self) -> dict[PeerKey, tuple[str, int]]:
+        return dict(self.disk.received)
+
+    # --- What is to be written ----------------------------------------------------------------------------------------
+
+    @property
+    def ticket(self) -> int:
+        return self._asked
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def next_numbers(self, count: int) -> range:
+        self._number += count
+        return range(self._number - count + 1, self._number + 1)
+
+    def set_space(self, text: str) -> None:
+        self._write(lambda disk: disk.about.update(space=text))
+
+    def keep(self, records: tuple[RecordChange, ...]) -> None:
+        def write(disk: Disk) -> None:
+            for each in records:
+                disk.put_record(each)
+
+        self._write(write)
+
+    def put_queue(self, row: QueueRow) -> None:
+        self._write(lambda disk: disk.queues.update({row.peer: row}))
+
+    def drop_queue(self, peer: PeerKey) -> None:
+        self._write(lambda disk: (disk.queues.pop(peer, None), disk.events.pop(peer, None)))
+
+    def append(self, peer: PeerKey, number: int, at: float, event: bytes) -> None:
+        row = at, event, _EVENTS.decode(event).id
+        self._write(lambda disk: disk.events.setdefault(peer, {}).update({number: row}))
+
+    def discard(self, peer: PeerKey, number: int) -> None:
+        self._write(lambda disk: disk.discard(peer, number))
+
+    def note_received(self, peer: PeerKey, store: str, number: int) -> None:
+        self._write(lambda disk: disk.received.update({peer: (store, number)}))
+
+    def read(self, peer: PeerKey, after: int, count: int, page: Page) -> None:
+        self._reads.append((peer, after, count, page))
+        self._serve()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._is_busy or self._writes or self._reads)
+
+    def _write(self, write: Write) -> None:
+        self._writes.append(write)
+        self._asked += 1
+        self._serve()
+
+    # --- Its thread ---------------------------------------------------------------------------------------------------
+
+    def start(self, committed: Callable[[int], None]) -> None:
+        """`committed` hears up to which ticket all is on disk."""
+        self._committed, self.is_started = committed, True
+        self._serve()
+
+    def crash(self, share: float) -> None:
+        """The process ends: what is being committed reaches the disk with this probability, what waits does not."""
+        if self._batch and not self._is_full_now and self._rng.random() < share:
+            self._apply(self._batch)
+        self._is_dead = True
+
+    @property
+    def _is_full_now(self) -> bool:
+        return self._agenda.now < self.full_until
+
+    def _serve(self) -> None:
+        if self._is_busy or not self.is_started or not (self._writes or self._reads):
+            return
+        self._is_busy = True
+        self._agenda.at(self._agenda.now, self._begin)
+
+    def _begin(self) -> None:
+        """One turn of the thread: what has come meanwhile is written together, and then read."""
+        if self._is_dead:
+            return
+        self._batch, self._writes, ticket = self._writes, [], self._asked
+        reads, self._reads = self._reads, []
+        seconds = self.seconds * self._rng.choice((0.2, 1.0, 3.0)) if self._batch else READ_SECONDS
+        self._agenda.at(self._agenda.now + seconds, self._end, ticket, reads)
+
+    def _end(self, ticket: int, reads: list[tuple[PeerKey, int, int, Page]]) -> None:
+        if self._is_dead:
+            return
+        if self._batch and self._is_full_now:
+            self.is_full = True
+            self._read_all(reads, is_complete=False)
+            more, self._reads = self._reads, []
+            self._agenda.at(self._agenda.now + RETRY_SECONDS, self._end, ticket, more)
+            return
+        self.is_full = False
+        batch, self._batch = self._batch, []
+        self._apply(batch)
+        if batch:
+            self._committed(ticket)
+        self._read_all(reads, is_complete=True)
+        self._is_busy = False
+        self._serve()
+
+    def _apply(self, batch: list[Write]) -> None:
+        for write in batch:
+            write(self.disk)
+
+    def _read_all(self, reads: list[tuple[PeerKey, int, int, Page]], is_complete: bool) -> None:
+        for peer, after, count, page in reads:
+            kept = sorted(self.disk.events.get(peer, {}).items())
+            rows = [(number, event) for number, (_, event, _) in kept if number > after][:count]
+            page(rows, is_complete)
