@@ -49,15 +49,15 @@ def test_a_message_of_another_session_changes_nothing(session: int) -> None:
     assert bench.broker.table_size() == 0
 
 
-@pytest.mark.parametrize("is_client", [True, False])
-def test_a_gap_is_the_peers_fault(is_client: bool) -> None:
+@pytest.mark.parametrize(("is_client", "missing"), [(True, 1), (False, 2)])
+def test_a_gap_is_the_peers_fault(is_client: bool, missing: int) -> None:
     bench = Bench().client("peer")
     if not is_client:
         bench = Bench()
         bench.neighbour("peer")
-    bench.counts["peer"] += 2
+    bench.counts["peer"] += missing
     reject = rejected(bench.says("peer", Subscribe, "s", "x < 5"))
-    assert reject.close and reject.refused.reason == "2 messages are missing before Subscribe"
+    assert reject.close and reject.refused.reason == f"{missing} messages are missing before Subscribe"
     assert bench.broker.table_size() == 0 and not bench.broker.links["peer"].is_up
 
 

@@ -13,7 +13,7 @@ from thatch.broker import client_state as client_module
 from thatch.errors import CallerError, PeerError
 from thatch.protocol import codec
 from thatch.protocol.codec import Codec
-from thatch.protocol.digest import digest
+from thatch.protocol.digest import BUCKET, bucket_of, digest
 from thatch.protocol.messages import (
     Accepted,
     Advertise,
@@ -65,12 +65,14 @@ class Pair:
         self.now = 0.0
         self.is_up = False
         self.session = 0
+        self.said: list[Message] = []  # by the client, in this session
 
     def connect(self) -> None:
         self.session += 1
         self.is_up = True
+        self.said.clear()
         hello = self.client.connect("B1", self.session)
-        self.run(self.broker.handle(LinkUp(self.session, is_client=True), "ann", self.now))
+        self.run(self.broker.handle(LinkUp(self.session, is_client=True, key=b"%d" % self.session), "ann", self.now))
         self.say(hello)
 
     def cut(self) -> None:
@@ -80,6 +82,7 @@ class Pair:
     def say(self, sends: list[Send]) -> None:
         for send in sends:
             if self.is_up:
+                self.said.append(send.message)
                 self.run(self.broker.handle(send.message, "ann", self.now))
 
     def run(self, effects: list[Effect]) -> None:
@@ -292,6 +295,24 @@ def test_changes_made_while_the_link_is_cut_arrive_when_it_is_back() -> None:
     pair.connect()
     assert pair.held == {"B1/ann/kept": "x < 5", "B1/ann/replaced": "x > 6", "B1/ann/added": "x < 8"}
     assert pair.client.is_settled("B1", SUBSCRIPTIONS, "added")
+
+
+def test_of_many_subscriptions_only_those_that_changed_while_the_link_was_cut_are_sent_again() -> None:
+    """Enough for several buckets: those without a change are not listed, and of the others all that is gone goes."""
+    pair = Pair()
+    pair.connect()
+    for number in range(8 * BUCKET):
+        pair.say(pair.client.subscribe("B1", f"s{number}", f"x = {number % 100}"))
+    for dropped in ([], ["s3"], [f"s{number}" for number in range(40, 60)]):
+        pair.cut()
+        for id in dropped:
+            pair.client.unsubscribe("B1", id)
+        pair.connect()
+        assert pair.held == pair.wanted
+        (synced,) = [each for each in pair.said if isinstance(each, Synced)]
+        changed = {bucket_of(id, synced.size) for id in dropped}
+        assert synced.size >= 6 and synced.subscriptions.keys() == changed
+    assert len(pair.held) == 8 * BUCKET - 21
 
 
 def test_what_was_said_into_a_cut_wire_is_sent_again() -> None:
