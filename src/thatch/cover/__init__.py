@@ -6,6 +6,7 @@ In reading order:
     engine          what every cover engine does
     index           a bitset index over boxes, and its kernels
     pairwise        covering by one member: scan, index, poset
+    vague           members that boxes do not say exactly, by the boxes around them
     boxed           what engines that cover by a union share: members and questions as boxes
     batch           deciding about many regions in one call of a kernel
     breadth         the order in which a set is reduced: broad regions first

@@ -13,13 +13,14 @@ one box after the other, and adds to `_names`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from thatch.cover.engine import CoverEngine
 from thatch.cover.index import BoxIndex
+from thatch.cover.vague import VagueMembers
 from thatch.cover.verdict import Covered, Uncovered, Unproven, Verdict, inner_boxes, outer, terms_covered
 from thatch.errors import CallerError, TooManyBoxes
 from thatch.region.box_sets import Boxes
@@ -29,6 +30,7 @@ from thatch.space.arrays import Ints
 from thatch.space.space import Space
 
 BOXES_MAX = 1_024  # of one region; beyond, it is a large set
+PARTS_MAX = 16 * BOXES_MAX  # of the parts that members with balls or large sets hold of one question
 UNCOVERED, COVERED, UNDECIDED = 0, 1, 2
 
 
@@ -44,7 +46,7 @@ class BoxedEngine(CoverEngine):
         self._departures = 0
         self.takes_parts = True
         self._empty: dict[Any, None] = {}  # members that hold nothing
-        self._vague: dict[Any, Region] = {}  # members with balls, or with sets too large to expand
+        self._vague = VagueMembers(space)
         self._odd: dict[Any, int] = {}  # the numbers of both
         self._names: set[int] = set()  # the numbers of members that the last search used
         self._label_codes = space.label_codes
@@ -92,7 +94,8 @@ class BoxedEngine(CoverEngine):
     def _start(self) -> None:
         """Begin again without members."""
         self.index = BoxIndex(self.space.low[0], self.space.high[0])
-        self._slots, self._ids, self._empty, self._vague, self._odd, self._regions = {}, {}, {}, {}, {}, {}
+        self._slots, self._ids, self._empty, self._odd, self._regions = {}, {}, {}, {}, {}
+        self._vague = VagueMembers(self.space)
 
     def _insert(self, low: Ints, high: Ints, owner: Ints) -> list[int]:
         """Put members' boxes into the index."""
@@ -125,7 +128,7 @@ class BoxedEngine(CoverEngine):
         self._align()
         low, high, whole = surely_inside(terms, self.space)
         if not whole:
-            self._vague[id] = region
+            self._vague.add(id, self._number, region)
         if not terms:
             self._empty[id] = None
         if not whole or not terms:
@@ -171,7 +174,7 @@ class BoxedEngine(CoverEngine):
             return
         self._departures += 1
         self._empty.pop(id, None)
-        self._vague.pop(id, None)
+        self._vague.discard(id)
         self._regions.pop(id, None)
         self._ids.pop(self._odd.pop(id, -1), None)
         for slot in slots:
@@ -191,7 +194,7 @@ class BoxedEngine(CoverEngine):
         terms = region.terms_in(self.space)
         self._align()
         found = set(self._empty)
-        for id, member in self._vague.items():
+        for id, member in self._vague.near(terms).items():
             if self._inside(member.terms_in(self.space), terms):
                 found.add(id)
         low, high = hulls(terms, self.space)
@@ -204,20 +207,23 @@ class BoxedEngine(CoverEngine):
                     found.add(id)
         else:
             slots = {slot for box in range(len(low)) for slot in self.index.meeting(low[box], high[box])}
-            for id in {self._ids[int(number)] for number in rows.owner[sorted(slots)]} - self._vague.keys():
+            for id in {self._ids[int(number)] for number in rows.owner[sorted(slots)]}:
+                if id in self._vague:
+                    continue
                 own = list(self._slots[id])
                 if self._inside(boxes_to_terms(rows.low[own], rows.high[own], self.space), terms):
                     found.add(id)
         return [id for id in self._slots if id in found] if len(found) > 1 else list(found)
 
     def members_meeting(self, region: Region) -> list[Any]:
-        low, high = hulls(region.terms_in(self.space), self.space)
+        terms = region.terms_in(self.space)
+        low, high = hulls(terms, self.space)
         self._align()
         rows = self.index.rows
         owners: set[int] = set()
         for box in range(len(low)):
             owners.update(rows.owner[self.index.touching(low[box], high[box])].tolist())
-        near = {self._ids[number] for number in owners} | self._vague.keys()
+        near = {self._ids[number] for number in owners} | self._vague.near(terms).keys()
         return [id for id in self._slots if id in near] if len(near) > 1 else list(near)
 
     def _inside(self, inner: Sequence[Term], terms: Sequence[Term]) -> bool:
@@ -244,15 +250,23 @@ class BoxedEngine(CoverEngine):
         code = self._search(low, high)
         if code == COVERED:
             return self._covered(self._used())
-        if self._vague or any(term.balls for term in terms):
-            piece = tuple(side.copy() for side in self._piece()) if code == UNCOVERED else None
-            undecided = self._undecided()  # before attempts that search again
-            for attempt in (self._by_one, self._by_parts):
-                verdict = attempt(terms)
-                if verdict is not None:
-                    return verdict
-            return undecided if piece is None else self._with_balls(terms, *piece)
+        if self._vague.near(terms) or any(term.balls for term in terms):
+            return self._check_vague(terms, code)
         return self._uncovered(*self._piece()) if code == UNCOVERED else self._undecided()
+
+    def _check_vague(self, terms: Sequence[Term], code: int) -> Verdict:
+        """After a search that was not COVERED, where the question or members near it are more than boxes."""
+        otherwise: Verdict = self._undecided()  # before attempts that search again
+        if code == UNCOVERED:  # most often a point of the piece that is left is in no such member either
+            witness = self._witness_in(terms, *(side.copy() for side in self._piece()))
+            if witness is not None:
+                return witness
+            otherwise = Unproven("balls and large sets are only bounded by boxes here, and the bounds decide nothing")
+        for attempt in (self._by_one, self._by_parts):
+            verdict = attempt(terms)
+            if verdict is not None:
+                return verdict
+        return otherwise
 
     def _covered(self, numbers: Iterable[int]) -> Covered:
         """By members with these numbers, named in the order in which they were added."""
@@ -272,9 +286,17 @@ class BoxedEngine(CoverEngine):
         return None
 
     def _by_parts(self, terms: Sequence[Term]) -> Verdict | None:
-        """What members with large sets hold of the question is often small: ask an engine of those parts."""
-        if not self.takes_parts or not self._vague:
+        """What members with large sets hold of the question is often small."""
+        near = self._vague.near(terms) if self.takes_parts else {}
+        parts = {id: products(terms, member.terms_in(self.space)) for id, member in near.items()}
+        counts = [sum(part.box_count() for part in each) for each in parts.values()]
+        if not parts or max(counts) > BOXES_MAX or sum(counts) > PARTS_MAX:
             return None
+        return self._with_parts(terms, parts)
+
+    def _with_parts(self, terms: Sequence[Term], parts: Mapping[Any, Sequence[Term]]) -> Verdict | None:
+        """The question again, with these parts of members as members: asked of an engine that has nothing else than
+        them, and what meets the question."""
         small = self._alike()
         small.takes_parts = False
         rows = self.index.rows
@@ -284,11 +306,8 @@ class BoxedEngine(CoverEngine):
             if id not in self._vague:
                 own = list(self._slots[id])
                 small.add(id, Region(self.space, boxes_to_terms(rows.low[own], rows.high[own], self.space)))
-        for id, member in self._vague.items():
-            parts = products(terms, member.terms_in(self.space))
-            if sum(part.box_count() for part in parts) > BOXES_MAX:
-                return None
-            small.add(id, Region(self.space, parts))
+        for id, part in parts.items():
+            small.add(id, Region(self.space, part))
         verdict = small.check(Region(self.space, terms))
         if isinstance(verdict, Uncovered):
             verdict = Uncovered(verdict.witness, space=self.space)
@@ -297,8 +316,9 @@ class BoxedEngine(CoverEngine):
     def _by_one(self, terms: Sequence[Term]) -> Verdict | None:
         """Each term inside one term of one member with balls or large sets."""
         numbers: list[int] = []
+        near = self._vague.near(terms)
         for term in terms:
-            for id, member in self._vague.items():
+            for id, member in near.items():
                 if any(term.is_inside(other) for other in member.terms_in(self.space)):
                     numbers.append(self._odd[id])
                     break
@@ -312,18 +332,19 @@ class BoxedEngine(CoverEngine):
                 numbers += self._used()
         return self._covered(numbers)
 
-    def _with_balls(self, terms: Sequence[Term], low: Ints, high: Ints) -> Verdict:
-        """The boxes say no, but they bound balls: look whether a point of the piece is a witness all the same."""
+    def _witness_in(self, terms: Sequence[Term], low: Ints, high: Ints) -> Uncovered | None:
+        """Boxes leave this piece, but they only bound balls and large sets: a point of it that is a witness all the
+        same."""
         for point in (low.tolist(), high.tolist(), self._uncovered(low, high).witness):
             in_region = any(term.contains(point, self.space) for term in terms)
             if in_region and not self._held(point):
                 return Uncovered(point, space=self.space)
-        return Unproven("balls and large sets are only bounded by boxes here, and the bounds decide nothing")
+        return None
 
     def _held(self, point: Sequence[int]) -> bool:
         """Whether some member contains a point."""
         in_box = self.index.holds(np.array(point, np.int64))
-        return in_box or any(member.contains_point(point) for member in self._vague.values())
+        return in_box or self._vague.holds(point)
 
     def check_invariants(self) -> None:
         self.index.check_invariants()
@@ -332,7 +353,8 @@ class BoxedEngine(CoverEngine):
         assert not self._label_codes or self._regions.keys() == self._slots.keys()
         for id, each in self._slots.items():
             assert all(self._ids[int(self.index.rows.owner[slot])] == id for slot in each)
-        assert self._vague.keys() | self._empty.keys() == self._odd.keys() <= self._slots.keys()
+        assert {*self._vague} | self._empty.keys() == self._odd.keys() <= self._slots.keys()
+        self._vague.check_invariants()
         assert set(self._ids.values()) == self._slots.keys() and len(self._ids) == len(self._slots)
 
 

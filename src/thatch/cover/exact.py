@@ -25,15 +25,18 @@ member for steps 1 to 4, then members that meet the box per node.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from thatch.cover.batch import BatchedEngine, BatchPart
+from thatch.cover.boxed import COVERED, UNCOVERED, surely_around, surely_inside
 from thatch.cover.search import SearchScratch, cover_and_add, cover_union, find_witness
-from thatch.cover.verdict import Uncovered, Unproven
+from thatch.cover.verdict import Uncovered, Unproven, Verdict
 from thatch.errors import CallerError
 from thatch.region.box_sets import Boxes
+from thatch.region.term import Term
 from thatch.space.arrays import Ints
 from thatch.space.space import Space
 
@@ -99,6 +102,22 @@ class ExactEngine(BatchedEngine):
     def _used(self) -> list[int]:
         numbers: list[int] = self._scratch.names[: self._scratch.state[0]].tolist()
         return numbers
+
+    def _with_parts(self, terms: Sequence[Term], parts: Mapping[Any, Sequence[Term]]) -> Verdict | None:
+        """In its own index, for the moment: another engine of all members that meet the question would cost a thousand
+        times what these boxes do."""
+        slots: list[int] = []
+        try:
+            for id, part in parts.items():
+                low, high, _ = surely_inside(part, self.space)
+                slots += self._insert(low, high, np.full(len(low), self._odd[id], np.int64))
+            code = self._search(*surely_around(terms, self.space))
+            if code == COVERED:
+                return self._covered(self._used())
+            return self._witness_in(terms, *map(np.copy, self._piece())) if code == UNCOVERED else None
+        finally:
+            for slot in slots:
+                self.index.remove(slot)
 
     def _piece(self) -> Boxes:
         return self._scratch.low, self._scratch.high
