@@ -45,14 +45,10 @@ def test_what_is_near_holds_every_member_that_meets_the_question() -> None:
             del members[number]
         vague.check_invariants()
         for _ in range(30):
-            low = [random.uniform(0, 100), random.uniform(0, 100), random.randrange(10_000)]
-            high = [
-                min(100.0, low[0] + random.choice((0, 5, 40))),
-                min(100.0, low[1] + random.choice((0, 5, 40))),
-                9999,
-            ]
+            low, least = [random.uniform(0, 100) for _ in range(2)], random.randrange(10_000)
+            high = [min(100.0, each + random.choice((0, 5, 40))) for each in low]
             question = space.where(
-                f"x BETWEEN {low[0]} AND {high[0]} AND y BETWEEN {low[1]} AND {high[1]} AND kind >= {low[2]}"
+                f"x BETWEEN {low[0]} AND {high[0]} AND y BETWEEN {low[1]} AND {high[1]} AND kind >= {least}"
             )
             near = vague.near(question.terms)
             assert list(near) == sorted(near, key=int), "in the order in which they were added"
