@@ -28,7 +28,7 @@ from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS, Peer
-from thatch.protocol.messages import OPERATOR, Extend, Hello, LinkDown, Message, Publish, Refused, Tick
+from thatch.protocol.messages import OPERATOR, Extend, Hello, LinkDown, Message, Publish, Refused, Sequenced, Tick
 from thatch.sim.agenda import Agenda
 from thatch.sim.network import Clauses
 from thatch.sim.node_pipe import Pipe
@@ -273,6 +273,7 @@ class ClientEnd(NodeEnd, ClientEndpoint):
     def __init__(self, process: NodeProcess, pipe: Pipe) -> None:
         super().__init__(process, pipe, is_open=True)
         self.publisher: PublisherSession | None = None
+        self.due: dict[int, int] = {}  # by the number of a message, the ticket of what was recorded for it
         self._count = 0  # of events that came
 
     def take_all(self, messages: list[Message]) -> None:
@@ -284,14 +285,21 @@ class ClientEnd(NodeEnd, ClientEndpoint):
                     self.send_refusal(refused, close=False)
             elif not self.name:
                 self._meet(message)
-            elif isinstance(message, wire.NodeMessage):
-                self.process.queues.take(message, self)
             else:
-                self.driver.take(message, self.name)
+                self._control(message)
         acknowledgement = None if self.publisher is None else self.publisher.acknowledgement()
         if acknowledgement is not None:
             published, ticket = acknowledgement
             self.outgoing.answer(encode(published), ticket)
+
+    def _control(self, message: Message) -> None:
+        before = self.process.store.ticket
+        if isinstance(message, wire.NodeMessage):
+            self.process.queues.take(message, self)
+        else:
+            self.driver.take(message, self.name)
+        if isinstance(message, Sequenced) and self.process.store.ticket > before:
+            self.due[message.seq] = self.process.store.ticket
 
     def _meet(self, message: Message) -> None:
         if not isinstance(message, Hello) or not message.is_client:

@@ -12,9 +12,9 @@ from typing import Any
 
 from thatch.broker import Policy, Settings
 from thatch.protocol import wire
-from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
-from thatch.protocol.messages import Message, Publish, Refused
-from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, durable_name, overlay_id
+from thatch.protocol.messages import Accepted, Message, Publish, Refused
+from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey, SubscriptionKey, SubscriptionRecord
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import HOME, Program
 from thatch.sim.node_network import NodeNetwork, NodeObserver
@@ -297,10 +297,26 @@ class NodeRun(NodeObserver):
         for message in messages:
             if isinstance(message, Refused) and message.id in self.oracle.publications:
                 self.oracle.publications[message.id].is_refused = True
+            elif isinstance(end, ClientEnd) and isinstance(message, Accepted):
+                if end.due.get(message.seq, 0) > process.store.committed:
+                    raise Failed(
+                        f"{process.machine.address} accepted {message.seq} of {end.name} before the disk had it"
+                    )
+            elif isinstance(end, ClientEnd) and isinstance(message, wire.DurableStatus):
+                if message.state != "refused":
+                    self._check_durable(process, end.name, message)
             elif isinstance(end, ClientEnd) and isinstance(message, wire.Published):
                 self._check_acknowledged(process, end.take_acknowledged(message.count), end.name)
             elif isinstance(end, NeighbourEnd) and isinstance(message, wire.Received):
                 self._check_acknowledged(process, end.take_acknowledged(message.number), end.name)
+
+    def _check_durable(self, process: NodeProcess, name: str, status: wire.DurableStatus) -> None:
+        """What a program hears about a durable subscription is on disk."""
+        peer, disk = PeerKey(DURABLE_QUEUE, durable_name(name, status.id)), process.machine.disk
+        record = disk.records.get(SubscriptionKey(peer, overlay_id(process.machine.name, peer.name, status.id)))
+        where = record.where if isinstance(record, SubscriptionRecord) and peer in disk.queues else ""
+        if where != status.where:
+            raise Failed(f"{process.machine.address} said {status} before it was on disk: {record}")
 
     def _check_acknowledged(self, process: NodeProcess, events: list[str], peer: str) -> None:
         """Nobody is told that an event arrived unless it is on a disk from which it goes on, or has arrived."""

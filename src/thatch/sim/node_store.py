@@ -83,7 +83,7 @@ class SimulatedStore:
         self._writes: list[Write] = []
         self._reads: list[tuple[PeerKey, int, int, Page]] = []
         self._batch: list[Write] = []  # being committed
-        self._asked = 0
+        self._asked = self.committed = 0  # tickets
         self._is_busy = self._is_dead = False
         self._committed: Callable[[int], None] = lambda ticket: None
 
@@ -196,14 +196,15 @@ class SimulatedStore:
             return
         if self._batch and self._is_full_now:
             self.is_full = True
-            self._read_all(reads, is_complete=False)
-            more, self._reads = self._reads, []
-            self._agenda.at(self._agenda.now + RETRY_SECONDS, self._end, ticket, more)
+            since, self._reads = self._reads, []
+            self._read_all(since, is_complete=False)
+            self._agenda.at(self._agenda.now + RETRY_SECONDS, self._end, ticket, reads)
             return
         self.is_full = False
         batch, self._batch = self._batch, []
         self._apply(batch)
         if batch:
+            self.committed = ticket
             self._committed(ticket)
         self._read_all(reads, is_complete=True)
         self._is_busy = False
