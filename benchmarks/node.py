@@ -60,10 +60,11 @@ class Process:
 
 def node(name: str, folder: str, ports: tuple[int, int], neighbour: str = "") -> Process:
     dials = ("--neighbour", neighbour) if neighbour else ()
+    following = f"B{int(name[1:]) + 1}"  # dials this one
     return Process(
         sys.executable, "-m", "thatch.cli", "broker", "--name", name, "--space", SPACE,
         "--listen", f"127.0.0.1:{ports[0]}", "--overlay", f"127.0.0.1:{ports[1]}",
-        "--store", f"{folder}/{name}.thatch", *dials,
+        "--store", f"{folder}/{name}.thatch", "--accept", following, *dials,
     )  # fmt: skip
 
 

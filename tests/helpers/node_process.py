@@ -33,11 +33,12 @@ class BrokerProcess:
         neighbours: dict[str, str] | None = None,
         settings: str = "",
         prefix: tuple[str, ...] = (),
+        accept: tuple[str, ...] = (),
     ) -> None:
         self.name, self.folder, self.prefix = name, folder, prefix
         self.host, self.overlay_host = "127.0.0.1", "127.0.0.1"
         self.client_port, self.overlay_port = free_port(), free_port()
-        self.neighbours, self.settings = neighbours or {}, settings
+        self.neighbours, self.settings, self.accept = neighbours or {}, settings, accept
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / f"{name}.log"
 
@@ -57,7 +58,7 @@ class BrokerProcess:
         listed = "".join(f'{name} = "{url}"\n' for name, url in self.neighbours.items())
         config = self.folder / f"{self.name}.toml"
         config.write_text(
-            f'name = "{self.name}"\nspace = "{SPACE}"\nstore = "{self.store}"\n'
+            f'name = "{self.name}"\nspace = "{SPACE}"\nstore = "{self.store}"\naccept = {list(self.accept)}\n'
             + ("exposed = true\n" if {self.host, self.overlay_host} != {"127.0.0.1"} else "")
             + f'client = {{ host = "{self.host}", port = {self.client_port} }}\n'
             f'overlay = {{ host = "{self.overlay_host}", port = {self.overlay_port} }}\n'
@@ -129,9 +130,9 @@ class BrokerProcess:
 def chain(folder: Path, names: tuple[str, ...] = ("B1", "B2", "B3"), settings: str = "") -> list[BrokerProcess]:
     """Each dials the one before it."""
     brokers: list[BrokerProcess] = []
-    for name in names:
+    for name, following in zip(names, (*names[1:], ""), strict=True):
         neighbours = {brokers[-1].name: brokers[-1].overlay} if brokers else {}
-        brokers.append(BrokerProcess(name, folder, neighbours, settings))
+        brokers.append(BrokerProcess(name, folder, neighbours, settings, accept=(following,) if following else ()))
     for broker in brokers:
         broker.spawn()
     for broker in brokers:

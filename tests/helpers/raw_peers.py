@@ -33,7 +33,8 @@ def run(scenario: Coroutine[Any, Any, None], seconds: float = 20.0) -> None:
 async def running(
     folder: Path, name: str = "B1", before_commit: Callable[[], None] = lambda: None, **settings: Any
 ) -> AsyncIterator[Node]:
-    usual = {"space": SPACE, "client": Listen(), "overlay": Listen()}
+    others = tuple(each for each in ("B1", "B2", "B3", "B9") if each != name)
+    usual = {"space": SPACE, "client": Listen(), "overlay": Listen(), "accept": others}
     node = Node(Config(name=name, store=str(folder / f"{name}.thatch"), **{**usual, **settings}), before_commit)
     await node.start()
     try:
@@ -62,6 +63,9 @@ class RawPeer:
         await self.socket.send_bytes(frame(map(msgspec.msgpack.encode, messages)))
 
     async def greet(self, name: str, *more: list[Any], is_client: bool = True, session: int = SESSION) -> None:
+        """A neighbour's greeting ends with `Resume`, which is added if it is not in `more`."""
+        if not is_client and all(each[0] != "Resume" for each in more):
+            more = (["Resume", f"store of {name}", "", 0], *more)
         members = [] if is_client else [name]
         hello = ["Hello", name, session, SPACE_JSON, is_client, 2, members, False, "", 3, 3]
         await self.say([*hello, {"digest": "none"} if is_client else {}], *more)

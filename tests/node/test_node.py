@@ -29,7 +29,7 @@ SPACE = "price double not null 0..1000, symbol string, number int, day date, cos
 
 @asynccontextmanager
 async def running(folder: Path, name: str = "B1", **settings: Any) -> AsyncIterator[Node]:
-    usual = {"space": SPACE, "client": Listen(), "overlay": Listen()}
+    usual = {"space": SPACE, "client": Listen(), "overlay": Listen(), "accept": ("B2",) if name == "B1" else ()}
     node = Node(Config(name=name, store=str(folder / f"{name}.thatch"), **{**usual, **settings}))
     await node.start()
     try:

@@ -67,7 +67,7 @@ def two_apart(folder: Path) -> Iterator[tuple[Apart, list[BrokerProcess]]]:
     brokers: list[BrokerProcess] = []
     try:
         apart.make()
-        near = BrokerProcess("B1", folder)
+        near = BrokerProcess("B1", folder, accept=("B2",))
         near.overlay_host = apart.address(0, 1)
         far = BrokerProcess(
             "B2", folder, {"B1": f"ws://{apart.address(0, 1)}:{near.overlay_port}"}, prefix=apart.prefix

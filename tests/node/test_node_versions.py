@@ -96,7 +96,7 @@ class Double:
 @asynccontextmanager
 async def running(folder: Path, **settings: Any) -> AsyncIterator[Node]:
     config = {"space": SPACE, "client": Listen(), "overlay": Listen(), "routing": "subscriptions", **settings}
-    node = Node(Config(name="B1", store=str(folder / "B1.thatch"), **config))
+    node = Node(Config(name="B1", accept=("B9",), store=str(folder / "B1.thatch"), **config))
     await node.start()
     try:
         yield node

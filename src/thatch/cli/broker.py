@@ -26,6 +26,7 @@ def add(commands: Any) -> None:
     command.add_argument("--listen", metavar="HOST:PORT", help="for clients (default 127.0.0.1:7878)")
     command.add_argument("--overlay", metavar="HOST:PORT", help="for neighbours (default 127.0.0.1:7879)")
     command.add_argument("--neighbour", action="append", default=[], metavar="NAME=URL", help="a neighbour to dial")
+    command.add_argument("--accept", action="append", default=[], metavar="NAME", help="a neighbour that may dial")
     command.add_argument("--routing", help="advertisements (default), subscriptions or events")
     command.add_argument("--log", help="text (default) or json")
     command.add_argument(
@@ -56,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     for key, text in (("client", options.listen), ("overlay", options.overlay)):
         if text is not None:
             flags[f"{key}.host"], flags[f"{key}.port"] = _address(text)
+    if options.accept:
+        flags["accept"] = options.accept
     for text in options.neighbour:
         name, equals, url = text.partition("=")
         if not equals:

@@ -34,6 +34,7 @@ class BrokerProcess:
 
     def __init__(self, name: str, folder: Path, before: BrokerProcess | None) -> None:
         self.name, self._folder = name, folder
+        self._accepts = BROKERS[BROKERS.index(name) + 1 :][:1]
         self.port, self.overlay = _free_port(), _free_port()
         self._dials = f"{before.name}=ws://127.0.0.1:{before.overlay}" if before is not None else ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,6 +50,8 @@ class BrokerProcess:
             "--listen", f"127.0.0.1:{self.port}", "--overlay", f"127.0.0.1:{self.overlay}",
         ]  # fmt: skip
         command += ["--neighbour", self._dials] if self._dials else []
+        for name in self._accepts:
+            command += ["--accept", name]
         with (self._folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 

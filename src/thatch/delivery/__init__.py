@@ -6,6 +6,7 @@ of its own. In reading order:
 
     journal       what delivery asks of a store
     stream        events for one receiver, kept until it has them
+    doors         who may come
     driver        drives the broker: effects to whatever each link leads to
     local_client  clients that live in the node
     queues        durable subscriptions

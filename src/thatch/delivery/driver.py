@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from thatch.broker import Broker
+from thatch.delivery.doors import Refusals
 from thatch.delivery.journal import Journal
 from thatch.delivery.stream import Limits, Stream
+from thatch.errors import Code, code_of
 from thatch.protocol.codec import encode
 from thatch.protocol.digest import KEY_BYTES
 from thatch.protocol.messages import (
@@ -85,6 +87,7 @@ class Driver:
             peer.name: received for peer, received in journal.received_up_to().items() if peer.kind == NEIGHBOUR
         }
         self.refused_for_space = 0
+        self.refusals, self.refused_by = Refusals(), Refusals()
         self._limits, self._reached = neighbour_limits, reached
         self._inbox: deque[tuple[Message, str]] = deque()
         self._is_running = False
@@ -105,6 +108,12 @@ class Driver:
             for row in self.journal.stored(peer) if not self.journal.is_started else ():
                 stream.restore(row)
         return stream
+
+    def drop_idle_stream(self, link: str) -> None:
+        """The stream of a link that never came about, unless it keeps something."""
+        stream = self.streams.get(link)
+        if stream is not None and not stream.on_disk.count and not stream.waiting_bytes:
+            del self.streams[link]
 
     # --- Messages ----------------------------------------------------------------------------------------------------
 
@@ -145,9 +154,21 @@ class Driver:
     def _reject(self, effect: Reject) -> None:
         endpoint = self.endpoints.get(effect.link)
         if effect.close:
-            log.warning("hanging up on %s: %s", effect.link, effect.refused.reason)
+            self.note_refusal(code_of(effect.refused.code), effect.link, effect.refused.reason)
         if endpoint is not None:
             endpoint.send_refusal(effect.refused, effect.close)
+
+    def note_refusal(self, code: Code, peer: str, reason: str) -> None:
+        """A peer was hung up on. Peers can bring that about as often as they like, so the log has a line a minute."""
+        count = self.refusals.note(code, peer, reason, self.clock())
+        if count:
+            log.warning("hanging up on %s: %s%s", peer, reason, _and_others(count))
+
+    def note_refused_by(self, code: str, peer: str, reason: str) -> None:
+        """A neighbour refuses this broker."""
+        count = self.refused_by.note(code_of(code), peer, reason, self.clock())
+        if count:
+            log.warning("neighbour %s refuses: %s%s", peer, reason, _and_others(count))
 
     def committed(self, ticket: int) -> None:
         """All up to this ticket is on disk."""
@@ -226,3 +247,7 @@ class Driver:
         if self.endpoints.get(link) is endpoint:
             del self.endpoints[link]
             self.take(LinkDown(forget), link)
+
+
+def _and_others(count: int) -> str:
+    return f" (and {count - 1} others for this reason since it was said last)" if count > 1 else ""

@@ -92,6 +92,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client: Listen = Listen(port=7878)
     overlay: Listen = Listen(port=7879)
     exposed: bool = False  # listen on more than loopback, although there is no access control
+    accept: tuple[str, ...] = ()  # the neighbours that may dial this broker
     neighbours: dict[str, str] = {}  # name -> URL of its overlay port; one side of a link dials
     routing: str = "advertisements"
     policy: Policy = Policy()
@@ -117,11 +118,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     "anybody who reaches the port may read and publish everything. Set exposed = true if only trusted "
                     "peers can reach it"
                 )
+        for name in self.accept:
+            check_name(name)
         for name, url in self.neighbours.items():
             check_name(name)
             if not url.startswith(("ws://", "wss://", "http://", "https://")):
                 raise ConfigError(f"neighbour {name!r}: a URL such as ws://127.0.0.1:7879, not {url!r}")
-        if self.name in self.neighbours:
+        if self.name in self.neighbours or self.name in self.accept:
             raise ConfigError(f"broker {self.name!r} is not a neighbour of itself")
         if self.store and self.store_path.is_dir():
             raise ConfigError(f"store {self.store}: a folder; give a file such as {self.store_path / self.name}.thatch")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import aiohttp
 from aiohttp import web
 
+from thatch.delivery.doors import Greeting, Identity, check_rival
 from thatch.delivery.driver import ClientEndpoint, Endpoint
 from thatch.delivery.neighbour import NeighbourSession
 from thatch.delivery.outgoing import Overflow
@@ -22,7 +23,6 @@ from thatch.node.host import Host
 from thatch.node.outgoing import SocketOutgoing
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
-from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import Extend, Hello, Message, Publish, Refused
 from thatch.protocol.versions import SUBPROTOCOL
@@ -84,7 +84,7 @@ class Connection(Endpoint):
 
     def _fault(self, error: PeerError | CallerError) -> None:
         """The peer broke a rule, outside of what the broker answers: it gets the reason, and is hung up on."""
-        log.warning("hanging up on %s: %s", self.name or "a peer", error)
+        self.node.driver.note_refusal(error.code, self.name or "a peer", str(error))
         if self.peer.is_extensible:
             self.send_refusal(Refused(0, "", str(error), code=error.code), close=True)
         else:
@@ -215,13 +215,11 @@ class ClientConnection(Connection, ClientEndpoint):
         else:
             self.node.driver.take(message, self.name)
 
-    def _meet(self, message: Message) -> None:
-        if not isinstance(message, Hello) or not message.is_client:
-            raise PeerError(f"a client begins with Hello, not with {type(message).__name__}")
-        check_name(message.name)
-        driver, other = self.node.driver, self.node.driver.endpoints.get(message.name)
-        if self.node.is_neighbour(message.name):  # also one that is away: its link and what is kept for it are its own
-            raise PeerError(f"{message.name!r} is the name of a neighbour of this broker, not of a client", code="name")
+    def _meet(self, greeting: Message) -> None:
+        driver = self.node.driver
+        link = driver.broker.links.get(greeting.name) if isinstance(greeting, Hello) else None
+        message = self.node.doors.check_client(greeting, was_met=link is not None and not link.is_client)
+        other = driver.endpoints.get(message.name)
         if isinstance(other, ClientConnection):
             other.close(f"another connection came as {message.name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
@@ -259,29 +257,34 @@ class ClientConnection(Connection, ClientEndpoint):
 
 
 class NeighbourConnection(Connection):
+    """One that was dialled from here has a link at once; one that dials has none before it was judged."""
+
     kind = wire.FromNeighbour
 
     def __init__(
-        self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any, dialled: bool
+        self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any, dialled: str = ""
     ) -> None:
+        """`dialled`: the neighbour that was dialled from here."""
         super().__init__(node, socket, outgoing, transport_socket, BYTES_MAX)
-        self.dialled = dialled  # from here
-        self.session: NeighbourSession | None = None  # once it is known who the peer is
+        self.dialled = dialled
+        self.session: NeighbourSession | None = None  # once there is a link
+        self.identity: Identity | None = None  # once it was judged
+        self.was_met = False  # and can send events
+        self.was_refused = False  # by one side or the other, before that
+        self._greeting = Greeting(node.doors, dialled)
+        self._is_new_link = False
+        if dialled:
+            self._connect(dialled)
 
-    def meet(self, name: str) -> None:
-        """The peer is this neighbour: connect its link."""
-        check_name(name)
+    def _connect(self, name: str) -> None:
+        """A link leads here from now on."""
         driver = self.node.driver
         self.node.give_name_to_neighbour(name)
-        self.name = name
         other = driver.endpoints.get(name)
         if isinstance(other, NeighbourConnection):
-            ours_wins = driver.broker.name < name
-            if other.dialled != self.dialled and other.dialled == ours_wins:
-                self.name = ""
-                raise PeerError(f"{name!r} is connected already: one side of a link dials")
             other.close(f"another connection came as {name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
+        self.name, self._is_new_link = name, name not in driver.broker.links
         driver.connect(name, self)
         driver.take(driver.next_link_up(), name)
         outgoing = self.outgoing
@@ -291,7 +294,26 @@ class NeighbourConnection(Connection):
 
         self.session = NeighbourSession(driver, name, send)
         outgoing.open_after(encode(self.session.greeting()), driver.journal.ticket)
-        log.info("neighbour %s is connected", name)
+
+    def _judge(self, hello: Hello, resume: wire.Resume) -> None:
+        """The peer has said who it is: it comes in, or an error says why not."""
+        driver, name, identity = self.node.driver, hello.name, Identity.of(resume)
+        other = driver.endpoints.get(name)
+        if isinstance(other, NeighbourConnection) and other is not self:
+            if bool(other.dialled) != bool(self.dialled) and bool(other.dialled) == (driver.broker.name < name):
+                raise PeerError(f"{name!r} is connected already: one side of a link dials")
+            if other.identity is not None:
+                check_rival(name, identity, other.identity)
+        self.identity = identity
+        self.greeted(hello)
+        if self.session is None:
+            self._connect(name)
+        driver.take(hello, name)
+        link = driver.broker.links.get(name)
+        if self.session is not None and link is not None and link.is_met:
+            self._is_new_link, self.was_met = False, True
+            log.info("neighbour %s is connected", name)
+            self.session.take(resume)
 
     async def take_all(self, messages: list[Message]) -> None:
         turn = time.monotonic() + SLICE_SECONDS
@@ -320,30 +342,35 @@ class NeighbourConnection(Connection):
         return self.session
 
     def _take(self, message: Message) -> None:
-        if isinstance(message, wire.Resume | wire.Received):
+        if isinstance(message, Refused):
+            self.was_refused |= not self.was_met
+            self.node.driver.note_refused_by(message.code, self.name or "a peer", message.reason)
+        elif self.identity is None:
+            both = self._greeting.take(message)
+            if both is not None:
+                self._judge(*both)
+        elif isinstance(message, wire.Resume | wire.Received):
             self._met().take(message)
         elif isinstance(message, wire.NodeMessage):
             raise PeerError(f"a neighbour takes no {type(message).__name__}")
         else:
-            self._control(message)
+            if isinstance(message, Hello):
+                self.greeted(message)
+            self.node.driver.take(message, self.name)
 
-    def _control(self, message: Message) -> None:
-        if not self.name:
-            if not isinstance(message, Hello) or message.is_client:
-                raise PeerError(f"a neighbour begins with Hello, not with {type(message).__name__}")
-            self.meet(message.name)
-        if isinstance(message, Hello):
-            self.greeted(message)
-        if isinstance(message, Refused):
-            log.warning("neighbour %s refuses: %s", self.name, message.reason)
-        self.node.driver.take(message, self.name)
+    def _fault(self, error: PeerError | CallerError) -> None:
+        self.was_refused |= not self.was_met
+        super()._fault(error)
 
     def ended(self) -> None:
         driver = self.node.driver
         if self.session is not None and driver.endpoints.get(self.name) is self:
             self.session.end()
-            log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
-            driver.gone(self.name, self)
+            if self.was_met:
+                log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
+            driver.gone(self.name, self, forget=self._is_new_link)
+            if self._is_new_link:
+                driver.drop_idle_stream(self.name)
 
 
 def _subprotocol(socket: Socket) -> str | None:

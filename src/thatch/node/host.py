@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from thatch.delivery.doors import Doors
 from thatch.delivery.driver import Driver, Endpoint
 from thatch.delivery.outgoing import Gate
 from thatch.delivery.queues import Queues
@@ -17,6 +18,7 @@ class Host(Protocol):
 
     config: Config
     driver: Driver
+    doors: Doors
     store: Store
     gate: Gate
     queues: Queues

@@ -13,11 +13,12 @@ import aiohttp
 from aiohttp import web
 
 from thatch.broker import Broker
+from thatch.delivery.doors import Doors, expected_of
 from thatch.delivery.driver import Driver, Endpoint
 from thatch.delivery.outgoing import Gate
 from thatch.delivery.queues import Queues
 from thatch.delivery.stream import Limits
-from thatch.errors import ConfigError, StoreError, ThatchError, shown
+from thatch.errors import ConfigError, StoreError, shown
 from thatch.node.admin import AdminDoor
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
@@ -33,6 +34,9 @@ from thatch.space.space import Space
 
 log = logging.getLogger("thatch.node")
 TICK_SECONDS = 0.5
+DIAL_SECONDS = 0.05  # before a neighbour is dialled again, doubled each time,
+REFUSED_SECONDS = 5.0  # up to this, if it refuses this broker or is refused
+LASTED_SECONDS = 5.0  # a connection that was not in vain
 STATISTICS_SECONDS = 10.0
 IMAGE_CHANGES = 5_000  # records that an image may be behind by when nobody is in a hurry
 STALLED_SECONDS = 0.2  # a receiver that has not read anything for so long
@@ -60,6 +64,8 @@ class Node:
             config.flow.unacknowledged_bytes_max // 4,
         )
         self._before = self.store.statistics()
+        admitted = expected_of({})
+        self.doors = Doors(config.name, config.neighbours, config.accept, admitted)
         self.http, self.admin = HttpDoor(self), AdminDoor(self)
         self.is_ready = False
         self.is_over = asyncio.Event()  # asked to stop, or the store cannot be written any more
@@ -214,9 +220,7 @@ class Node:
             protocols=(SUBPROTOCOL,),
         )
         await socket.prepare(request)
-        await self._serve(
-            NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(request.transport), False)
-        )
+        await self._serve(NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(request.transport)))
         return socket
 
     def _to_neighbour(self) -> SocketOutgoing:
@@ -232,22 +236,26 @@ class Node:
             del self._connections[connection]
 
     async def _dial(self, name: str, url: str) -> None:
-        delay, timing = 0.05, self.config.timing
+        """As long as the node runs, whatever happens: nobody else would dial this neighbour. One that refuses is asked
+        less and less often."""
+        delay, timing = DIAL_SECONDS, self.config.timing
         while True:
             if name not in self.driver.endpoints:
-                began = time.monotonic()
+                began, was_refused = time.monotonic(), False
                 try:
-                    await self._dial_once(name, url.rstrip("/") + "/overlay")
+                    was_refused = await self._dial_once(name, url.rstrip("/") + "/overlay")
                 except (OSError, aiohttp.ClientError, TimeoutError) as error:
                     log.debug("neighbour %s at %s: %s", name, url, error)
-                except ThatchError as error:
-                    log.info("neighbour %s: %s", name, error)
-                except Exception:  # or nobody would dial any more
-                    log.exception("neighbour %s at %s", name, url)
-                delay = 0.05 if time.monotonic() - began > 5 else min(2 * delay, timing.retry_seconds_max)
+                except Exception as error:
+                    count = self.driver.refusals.note("protocol", name, str(error), time.time())
+                    log.log(logging.ERROR if count else logging.DEBUG, "neighbour %s at %s", name, url, exc_info=True)
+                delay_max = max(timing.retry_seconds_max, REFUSED_SECONDS if was_refused else 0)
+                has_lasted = time.monotonic() - began > LASTED_SECONDS and not was_refused
+                delay = DIAL_SECONDS if has_lasted else min(2 * delay, delay_max)
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
 
-    async def _dial_once(self, name: str, url: str) -> None:
+    async def _dial_once(self, name: str, url: str) -> bool:
+        """Until the connection ends. Whether it ended because one side refused the other."""
         assert self._session is not None
         wait = aiohttp.ClientWSTimeout(ws_close=1.0)
         async with asyncio.timeout(self.config.timing.dial_seconds_max):
@@ -259,11 +267,11 @@ class Node:
                 protocols=(SUBPROTOCOL,),
             )
         try:
-            connection = NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(socket), True)
-            connection.meet(name)
+            connection = NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(socket), name)
             await self._serve(connection)
         finally:
             await socket.close()
+        return connection.was_refused
 
     def client_resumed(self, name: str) -> None:
         """A client is there, and does not go with those that are away."""
@@ -278,7 +286,7 @@ class Node:
     def is_neighbour(self, name: str) -> bool:
         """Whether a name is that of a neighbour, which may be away, or may not have come yet."""
         link = self.driver.broker.links.get(name)
-        return name in self.config.neighbours or (link is not None and not link.is_client)
+        return self.doors.is_expected(name) or (link is not None and not link.is_client)
 
     def give_name_to_neighbour(self, name: str) -> None:
         """A neighbour comes: a client that has its name is hung up on, and its plain subscriptions go."""
