@@ -25,8 +25,13 @@ Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 Play = Callable[["RawPeer"], Awaitable[None]]
 
 
-def run(scenario: Coroutine[Any, Any, None], seconds: float = 20.0) -> None:
-    asyncio.run(asyncio.wait_for(scenario, seconds))
+def run(
+    scenario: Coroutine[Any, Any, None],
+    seconds: float = 20.0,
+    make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> None:
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(asyncio.wait_for(scenario, seconds))
 
 
 @asynccontextmanager

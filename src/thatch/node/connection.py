@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket as sockets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,6 +28,7 @@ from thatch.protocol.versions import SUBPROTOCOL
 
 log = logging.getLogger("thatch.node")
 Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+Transport = asyncio.WriteTransport | None
 SLICE_SECONDS = 0.005  # of handling one connection's messages before others have their turn
 CLOSE_SECONDS = 2.0
 T = TypeVar("T", bound=Message)
@@ -41,17 +41,17 @@ class Connection(Endpoint):
     kind: object
 
     def __init__(
-        self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any, bytes_max: int
+        self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport: Transport, bytes_max: int
     ) -> None:
-        """`transport_socket`: the socket object below the WebSocket, which knows when it is closed; a number would soon
-        be that of somebody else's socket. None if the peer has gone already."""
+        """`transport`: what is below the WebSocket, which knows when it is closed; the number of its socket would soon
+        be that of somebody else's. None if the peer has gone already."""
         self.node, self.socket, self.outgoing = node, socket, outgoing
         self.peer = Peer(_subprotocol(socket) == SUBPROTOCOL)
         self.name = ""
         self.reason = ""  # why it was closed from here
         self.overflowed = False  # that is why
         self.moved_at = 0.0  # when a frame was written last
-        self._transport_socket = transport_socket
+        self._transport = transport
         self._bytes_max = bytes_max
         self._fills_at = node.config.flow.client_bytes_max // 2
         self._frames: wire.Frames | None = None
@@ -172,17 +172,16 @@ class Connection(Endpoint):
         self.cut()
 
     def cut(self) -> None:
-        """Shut the socket at once, whatever is under way."""
-        if self._transport_socket is not None:
-            with suppress(OSError):  # it is closed
-                self._transport_socket.shutdown(sockets.SHUT_RDWR)
+        """Close the socket at once, whatever is under way. Nothing is done if it is closed."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 class ClientConnection(Connection, ClientEndpoint):
     kind = wire.FromClient
 
-    def __init__(self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any) -> None:
-        super().__init__(node, socket, outgoing, transport_socket, node.config.limits.frame_bytes_max)
+    def __init__(self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport: Transport) -> None:
+        super().__init__(node, socket, outgoing, transport, node.config.limits.frame_bytes_max)
         self.publisher: PublisherSession | None = None  # once it is known who the client is
 
     async def take_all(self, messages: list[Message]) -> None:
@@ -262,10 +261,10 @@ class NeighbourConnection(Connection):
     kind = wire.FromNeighbour
 
     def __init__(
-        self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport_socket: Any, dialled: str = ""
+        self, node: Host, socket: Socket, outgoing: SocketOutgoing, transport: Transport, dialled: str = ""
     ) -> None:
         """`dialled`: the neighbour that was dialled from here."""
-        super().__init__(node, socket, outgoing, transport_socket, BYTES_MAX)
+        super().__init__(node, socket, outgoing, transport, BYTES_MAX)
         self.dialled = dialled
         self.session: NeighbourSession | None = None  # once there is a link
         self.identity: Identity | None = None  # once it was judged

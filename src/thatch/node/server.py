@@ -22,6 +22,7 @@ from thatch.errors import ConfigError, StoreError, shown
 from thatch.node.admin import AdminDoor
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
+from thatch.node.dialling import DialledSocket
 from thatch.node.http import BODY_MAX, HttpDoor, answers_in_words
 from thatch.node.logs import Seldom
 from thatch.node.outgoing import SocketOutgoing
@@ -123,7 +124,7 @@ class Node:
             log.info("the space grows to %s", self._grown)
             self.driver.take(Extend(0, self._grown.to_json()), OPERATOR)
         self.store.start(loop.call_soon_threadsafe, self.driver.committed, self._store_failed)
-        self._session = aiohttp.ClientSession()
+        self._session = aiohttp.ClientSession(ws_response_class=DialledSocket)
         clients = web.Application(client_max_size=BODY_MAX, middlewares=[answers_in_words])
         clients.router.add_get("/connect", self._accept_client)
         self.http.add_routes(clients)
@@ -209,7 +210,7 @@ class Node:
         await socket.prepare(request)
         flow = self.config.flow
         outgoing = SocketOutgoing(self.gate, flow.client_bytes_max, flow.slow_client == "drop", flow.control_bytes_max)
-        await self._serve(ClientConnection(self, socket, outgoing, _transport_socket(request.transport)))
+        await self._serve(ClientConnection(self, socket, outgoing, request.transport))
         return socket
 
     async def _accept_neighbour(self, request: web.Request) -> web.WebSocketResponse:
@@ -220,7 +221,7 @@ class Node:
             protocols=(SUBPROTOCOL,),
         )
         await socket.prepare(request)
-        await self._serve(NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(request.transport)))
+        await self._serve(NeighbourConnection(self, socket, self._to_neighbour(), request.transport))
         return socket
 
     def _to_neighbour(self) -> SocketOutgoing:
@@ -266,8 +267,9 @@ class Node:
                 timeout=wait,
                 protocols=(SUBPROTOCOL,),
             )
+        assert isinstance(socket, DialledSocket)
         try:
-            connection = NeighbourConnection(self, socket, self._to_neighbour(), _transport_socket(socket), name)
+            connection = NeighbourConnection(self, socket, self._to_neighbour(), socket.transport, name)
             await self._serve(connection)
         finally:
             await socket.close()
@@ -400,8 +402,3 @@ class Node:
 
     def _note_statistics(self) -> None:
         self.store.note_statistics(self.totals())
-
-
-def _transport_socket(transport: Any) -> Any:
-    """The socket of a transport; None if the peer has gone."""
-    return None if transport is None else transport.get_extra_info("socket")
