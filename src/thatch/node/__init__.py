@@ -6,6 +6,7 @@ In reading order:
     logs          what a node logs, as lines or as JSON
     outgoing      waiting for what may be written, and for what is on disk
     lock          one program a store, whatever path leads to it
+    ballast       room on the disk for what must go on when there is no other
     damage        is this file a store, and whole?
     schema        the tables of the store, and the statements that read and write them
     migrations    a store of an older version becomes one of the present version

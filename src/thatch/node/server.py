@@ -20,6 +20,7 @@ from thatch.delivery.queues import Queues
 from thatch.delivery.stream import Limits
 from thatch.errors import ConfigError, StoreError, shown
 from thatch.node.admin import AdminDoor
+from thatch.node.ballast import BYTES as BALLAST_BYTES
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
 from thatch.node.dialling import DialledSocket
@@ -47,12 +48,14 @@ CONTROL_MAX = 512 * 2**20  # bytes of control messages for a neighbour: a listin
 
 
 class Node:
-    def __init__(self, config: Config, before_commit: Callable[[], None] = lambda: None) -> None:
-        """`before_commit` is called in the thread of the store (store.py)."""
+    def __init__(
+        self, config: Config, before_commit: Callable[[], None] = lambda: None, ballast_bytes: int = BALLAST_BYTES
+    ) -> None:
+        """`before_commit` and `ballast_bytes` are for the store."""
         self.config = config
         self.started_at = time.time()
         self.gate = Gate()
-        self.store = Store(config.store_path, config.name, before_commit=before_commit)
+        self.store = Store(config.store_path, config.name, before_commit=before_commit, ballast_bytes=ballast_bytes)
         try:
             self.driver = self._restored()
         except BaseException:

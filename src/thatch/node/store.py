@@ -6,7 +6,8 @@ transaction (group commit), and then says up to which ticket all is on disk. Not
 Numbers of events rise over restarts: each life of the store begins 2^40 further on, so that a number that was handed
 out and never reached the disk is not used again.
 
-A full disk keeps the batch and tries again until there is room; while `is_full` the node refuses new work.
+A full disk keeps the batch and tries again until there is room; while `is_full` the node refuses new work. What must go
+on all the same has the room of a ballast.
 Each row has a checksum. The whole file is checked when it is opened (damage.py), and one of an older version is brought
 to the present one before it is used (migrations.py). schema.py has the tables; what streams, queues and the driver ask
 of a store is in delivery/journal.py.
@@ -22,11 +23,12 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from thatch.delivery.journal import Page, QueueRow, StoredRow
 from thatch.errors import StoreError
-from thatch.node import migrations, schema
+from thatch.node import ballast, migrations, schema
+from thatch.node.ballast import Ballast
 from thatch.node.damage import APPLICATION, check_files, check_pages, check_rows, damaged, sentence_of, unusable
 from thatch.node.lock import StoreLock
 from thatch.node.schema import KIND_NUMBERS, PUT_EVENT, event_sum
@@ -34,8 +36,11 @@ from thatch.protocol.records import Drop, PeerKey, Record, RecordChange
 
 LIFE_SHIFT = 40
 RETRY_SECONDS = 0.25  # between tries on a full disk
+SHRINK_SECONDS = 10.0  # between tries to make the file smaller then
+SHRUNK_BYTES = 2 * ballast.BYTES  # what that must give at least
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
+T = TypeVar("T")
 Write = tuple[str, tuple[Any, ...]]
 
 
@@ -47,27 +52,29 @@ class Store:
         reached: Callable[[str], None] = lambda step: None,
         free_bytes: Callable[[Path], int] = migrations.free_bytes,
         before_commit: Callable[[], None] = lambda: None,
+        ballast_bytes: int = 0,
     ) -> None:
         """The store of the broker of this name; made if there is none.
 
         Of a migration `reached` hears each step (migrations.py), and `free_bytes` says how much room a folder has.
         `before_commit` is called before each commit of the thread, which waits for it, and fails as it fails: what it
-        raises may be an error of a full disk, or one after which nothing more is written, as after a power cut."""
+        raises may be an error of a full disk, or one after which nothing more is written, as after a power cut.
+        `ballast_bytes`: how much room is kept for what must go on when there is no other (ballast.py)."""
         self._lock = StoreLock(path)
         self.path, self.is_full = self._lock.path, False
         self._before_commit = before_commit
         self.commits = self.failures = 0
+        self._free_bytes, self._shrinks_at = free_bytes, 0.0
+        self._ballast = Ballast(self.path, free_bytes, ballast_bytes) if ballast_bytes else None
         try:
-            self._connection = _opened(self._lock, name, reached, free_bytes)
+            self._connection = self._with_room(lambda: _opened(self._lock, name, reached, free_bytes))
         except BaseException:
             self._lock.release()
             raise
         self.identity = self._about("identity")
-        self.life = int(self._about("life")) + 1
-        self._number = self.life << LIFE_SHIFT
-        with self._connection:
-            self._connection.execute("BEGIN")
-            self._connection.execute(schema.SET_ABOUT, schema.about_row("life", str(self.life)))
+        self._with_room(self._begin_life)
+        if self._ballast is not None and not self._ballast.make():
+            self.is_full = self._ballast.is_owed
         self._place = schema.last_place(self._connection)
         self._condition = threading.Condition()
         self._writes: list[Write] = []
@@ -78,6 +85,13 @@ class Store:
         self._thread: threading.Thread | None = None
 
     # --- What there is, read before the thread starts ----------------------------------------------------------------
+
+    def _begin_life(self) -> None:
+        self.life = int(self._about("life")) + 1
+        self._number = self.life << LIFE_SHIFT
+        with self._connection:
+            self._connection.execute("BEGIN")
+            self._connection.execute(schema.SET_ABOUT, schema.about_row("life", str(self.life)))
 
     def _about(self, key: str) -> str:
         return self._connection.execute(schema.GET_ABOUT, (key,)).fetchone()[0]
@@ -252,7 +266,8 @@ class Store:
         while True:
             with self._condition:
                 while not (self._writes or self._reads or self._works or self._is_stopping):
-                    self._condition.wait()
+                    if not self._condition.wait(RETRY_SECONDS if self.is_full else None):
+                        break
                 writes, self._writes, ticket = self._writes, [], self._asked
                 reads, self._reads = self._reads, []
                 work = self._works.popleft() if self._works else None
@@ -261,20 +276,63 @@ class Store:
             self._read_all(reads, is_complete=True)
             if work is not None:
                 work(self._connection)
+            self.is_full = self.is_full and not self._has_room()
             if self._is_stopping and not (self._writes or self._works):
                 return
 
     def _write_all(self, writes: list[Write], ticket: int) -> None:
         while not self._commit(writes):
             self.is_full = True
+            if self._ballast is not None and self._ballast.give_up():
+                continue
             if self._is_stopping:
                 return
+            self._commit([each for each in writes if each[0] is schema.DROP_EVENTS])  # that makes room in the file
             with self._condition:
                 reads, self._reads = self._reads, []
             self._read_all(reads, is_complete=False)
             time.sleep(RETRY_SECONDS)
-        self.is_full = False
+        self.is_full = self.is_full and not self._has_room()
         self._tell(self._committed, ticket)
+
+    def _with_room(self, function: Callable[[], T]) -> T:
+        """What a start has to write. On a full disk it has the ballast's room."""
+        try:
+            return function()
+        except (StoreError, sqlite3.OperationalError) as error:
+            is_full = is_full_disk(error) or is_full_disk(error.__cause__)
+            if not is_full or self._ballast is None or not self._ballast.give_up():
+                raise
+        self.is_full = True
+        return function()
+
+    def _has_room(self) -> bool:
+        """Whether new work can be taken: the ballast is there, or was never given up."""
+        if self._ballast is None or not self._ballast.is_owed or self._ballast.make():
+            return True
+        self._shrink()
+        return self._ballast.make()
+
+    def _shrink(self) -> None:
+        """Give the disk what the file and its log no longer use, if that is enough for the ballast."""
+        connection = self._connection
+        pages, unused, size = (
+            connection.execute(f"PRAGMA {key}").fetchone()[0] for key in ("page_count", "freelist_count", "page_size")
+        )
+        log_bytes = self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        free, used = self._free_bytes(self.path.parent), (pages - unused) * size
+        if free + log_bytes + unused * size < SHRUNK_BYTES or time.monotonic() < self._shrinks_at:
+            return
+        self._shrinks_at = time.monotonic() + SHRINK_SECONDS
+        try:
+            if (
+                unused * size > used and used + used // 8 < free + log_bytes
+            ):  # the rows that are left go to the log first
+                connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.OperationalError as error:
+            if not is_full_disk(error):
+                raise
 
     def _commit(self, writes: list[Write]) -> bool:
         connection = self._connection
@@ -290,7 +348,7 @@ class Store:
             self._before_commit()
             connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
-            if (error.sqlite_errorcode & 0xFF) not in FULL:
+            if not is_full_disk(error):
                 raise
             self.failures += 1
             if connection.in_transaction:
@@ -310,6 +368,11 @@ class Store:
         except RuntimeError:  # nobody is there any more
             if not self._is_stopping:
                 raise
+
+
+def is_full_disk(error: BaseException | None) -> bool:
+    """Whether the disk has no room, or does not work now."""
+    return isinstance(error, sqlite3.OperationalError) and (error.sqlite_errorcode & 0xFF) in FULL
 
 
 def _shortened(writes: list[Write]) -> list[Write]:
