@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.broker_bench import SESSION, SPACE, Bench, Overlay, as_held, rejected, synced, updates
+from helpers.broker_bench import SESSION, SPACE, Bench, Overlay, as_held, is_settled, rejected, synced, updates
 from helpers.peers import neighbour
 from thatch import Space
 from thatch.broker import Policy, Settings
@@ -22,6 +22,7 @@ from thatch.protocol.messages import (
     Replace,
     Settled,
     Subscribe,
+    Synced,
     Unsubscribe,
     seq_of,
 )
@@ -59,6 +60,48 @@ def test_a_gap_is_the_peers_fault(is_client: bool, missing: int) -> None:
     reject = rejected(bench.says("peer", Subscribe, "s", "x < 5"))
     assert reject.close and reject.refused.reason == f"{missing} messages are missing before Subscribe"
     assert bench.broker.table_size() == 0 and not bench.broker.links["peer"].is_up
+
+
+@pytest.mark.parametrize("session", [SESSION - 1, SESSION, SESSION + 1])
+def test_a_new_connection_forgets_the_session_before(session: int) -> None:
+    """Sessions of a peer are compared within one connection only: its clock may have been set back."""
+    bench = Bench().client("ann")
+    bench.says("ann", Subscribe, "s", "x < 5")
+    bench.handle(LinkUp(2, is_client=True), "ann")
+    bench.handle(Hello("ann", session, SPACE.to_json(), is_client=True), "ann")
+    assert bench.broker.links["ann"].is_met
+    assert is_settled(bench.handle(Synced(seq_of(session, 1), 1, {0: {}}, {0: {}}), "ann"))
+    assert bench.broker.table_size() == 0
+
+
+def test_what_waits_for_a_link_settles_with_its_resynchronisation_and_not_before() -> None:
+    """What the neighbour settles of the messages before `Synced`, its digest and the space, says nothing about it."""
+    bench = Bench().client("ann")
+    bench.settled_neighbour("B2")
+    bench.handle(LinkDown(), "B2")
+    assert not is_settled(bench.says("ann", Subscribe, "s", "x < 5"))
+    bench.neighbour("B2", session=2)
+    link = bench.broker.links["B2"]
+    for count in range(1, link.sent_count):
+        assert not is_settled(bench.handle(Settled(seq_of(link.session, count)), "B2"))
+    assert is_settled(bench.handle(Settled(seq_of(link.session, link.sent_count)), "B2"))
+
+
+def test_a_greeting_from_before_a_cut_is_ignored() -> None:
+    bench = Bench()
+    bench.neighbour("B2", session=2)
+    held = bench.broker.links["B2"].members
+    late = Hello("B2", SESSION - 1, SPACE.to_json(), members=("B2", "B7"), durable=True)
+    assert bench.handle(late, "B2") == []
+    assert bench.broker.links["B2"].members == held and not bench.broker.links["B2"].is_durable
+
+
+def test_a_neighbour_settles_nothing_that_it_was_not_sent() -> None:
+    bench = Bench()
+    bench.neighbour("B2")
+    link = bench.broker.links["B2"]
+    reject = rejected(bench.handle(Settled(seq_of(link.session, link.sent_count + 1)), "B2"))
+    assert reject.close and reject.refused.reason == "'B2' says that message 4 has settled, of 3 sent"
 
 
 def test_messages_before_hello_are_ignored() -> None:
@@ -222,6 +265,14 @@ def test_a_hello_that_does_not_fit_is_refused_with_a_reason(hello: Hello, reason
     reject = rejected(bench.handle(hello, "B2"))
     assert reject.close and reject.refused.reason.startswith(reason)
     assert not bench.broker.links["B2"].is_met
+
+
+def test_a_client_that_greets_as_a_broker_is_refused() -> None:
+    bench = Bench()
+    bench.handle(LinkUp(1, is_client=True), "ann")
+    reject = rejected(bench.handle(Hello("ann", SESSION, SPACE.to_json(), members=("ann",)), "ann"))
+    assert reject.close
+    assert reject.refused.reason == "link 'ann': the peer says that it is a broker, and not a client"
 
 
 def test_sessions_of_a_link_only_rise() -> None:

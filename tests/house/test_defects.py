@@ -1,0 +1,172 @@
+"""Defects of one line in identity, numbering and resynchronisation, each with the test that fails for it.
+
+A defect that no test fails for shows a test that is missing. `make soak` runs them. Whoever changes a line that has a
+defect changes the defect, too.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.defects import Copy, Defect
+from helpers.paths import SOURCE
+
+SEEDS = "tests/sim/test_sim_seeds.py::test_seeds[0]"
+LINKS, STATE = "tests/broker/test_broker_links.py::test_", "tests/broker/test_client_state.py::test_"
+DIGESTS, DURABLE = "tests/broker/test_digests.py::test_", "tests/broker/test_broker_durable.py::test_"
+DEFECTS = [
+    # --- Who is who, and sessions ---
+    Defect(
+        "broker/sessions.py", "if message.session <= last:", "if message.session < last:",
+        LINKS + "sessions_of_a_link_only_rise",
+    ),
+    Defect(
+        "broker/sessions.py", "if message.session < link.peer_session:  # from before a cut", "if False:",
+        LINKS + "a_greeting_from_before_a_cut_is_ignored",
+    ),
+    Defect(
+        "broker/sessions.py", "if link is not None and link.peer != peer:",
+        "if link is not None and link.is_client != message.is_client:", DURABLE + "a_link_stays_of_its_kind",
+    ),
+    Defect(
+        "broker/sessions.py", "if message.name != name:", "if not message.name:",
+        LINKS + "a_hello_that_does_not_fit_is_refused_with_a_reason",
+    ),
+    Defect(
+        "broker/sessions.py", "if message.is_client != link.is_client:",
+        "if message.is_client and not link.is_client:", LINKS + "a_client_that_greets_as_a_broker_is_refused",
+    ),
+    Defect(
+        "broker/sessions.py", "if link.is_met and message.session > link.peer_session:", "if False:",
+        "tests/broker/test_broker_hostile.py::test_a_hello_within_a_session_that_begins_another_closes_the_link",
+    ),
+    # --- Numbers of messages ---
+    Defect(
+        "broker/link.py", "or message.seq <= self.last_seq_received:", "or message.seq < self.last_seq_received:",
+        LINKS + "a_message_that_comes_twice_changes_nothing",
+    ),
+    Defect(
+        "broker/link.py", "if session_of(message.seq) != self.peer_session or message.seq <= self.last_seq_received:",
+        "if message.seq <= self.last_seq_received:", LINKS + "a_message_of_another_session_changes_nothing",
+    ),
+    Defect(
+        "broker/link.py", "if message.seq > self.last_seq_received + 1:",
+        "if message.seq > self.last_seq_received + 2:", LINKS + "a_gap_is_the_peers_fault",
+    ),
+    Defect(
+        "broker/link.py", "self.session, self.sent_count, self._synced_at = session, 0, 0",
+        "self.session, self._synced_at = session, 0", SEEDS,
+    ),
+    Defect(
+        "broker/link.py", "self.peer_session = self.last_seq_received = 0\n        self.waiting.clear()",
+        "self.waiting.clear()", LINKS + "a_new_connection_forgets_the_session_before",
+    ),
+    # --- What has settled ---
+    Defect(
+        "broker/link.py", "not self.is_synced or count < self._synced_at:", "not self.is_synced:",
+        LINKS + "what_waits_for_a_link_settles_with_its_resynchronisation_and_not_before",
+    ),
+    Defect(
+        "broker/link.py", "if session_of(seq) != self.session or not self.is_synced", "if not self.is_synced",
+        "tests/broker/test_broker_hostile.py::test_absurd_numbers_are_ignored",
+    ),
+    Defect(
+        "broker/link.py", "if count > self.sent_count:", "if count > self.sent_count + 1:",
+        LINKS + "a_neighbour_settles_nothing_that_it_was_not_sent",
+    ),
+    Defect(
+        "broker/link.py", "self.sent_total - (self.sent_count - count))", "self.sent_total)",
+        "tests/broker/test_incremental.py::test_no_faster_than_the_neighbour_settles_it",
+    ),
+    Defect(
+        "broker/link.py", "if not self._has_unsent:", "if False:",
+        "tests/broker/test_broker_forwarding.py::test_settled_waits_while_a_link_is_down",
+    ),
+    # --- Resynchronisation ---
+    Defect(
+        "broker/resync.py", 'key = link.digest_key if link.version >= KEYED_DIGESTS else b""', 'key = b""',
+        DIGESTS + "after_a_cut_a_neighbour_is_not_taken_to_hold_what_a_client_chose_to_cancel_out",
+    ),
+    Defect(
+        "broker/resync.py", "return [(entry.peer_id, entry.where", "return [(entry.id, entry.where",
+        STATE + "of_many_subscriptions_only_those_that_changed_while_the_link_was_cut_are_sent_again",
+    ),
+    Defect(
+        "broker/resync.py", "bucket_of(entry.peer_id, message.size) in", "bucket_of(entry.id, message.size) in",
+        STATE + "of_many_subscriptions_only_those_that_changed_while_the_link_was_cut_are_sent_again",
+    ),
+    Defect(
+        "broker/resync.py", "if entry.peer_id not in listed and", "if entry.id not in listed and",
+        STATE + "changes_made_while_the_link_is_cut_arrive_when_it_is_back",
+    ),
+    Defect(
+        "broker/resync.py", "                    if id:\n", "                    if not id:\n",
+        STATE + "after_a_replacement_refused_in_a_resynchronisation_both_hold_the_same",
+    ),
+    Defect(
+        "broker/resync.py", "if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.SYNC:",
+        "if link.is_client:", LINKS + "a_digest_that_was_not_asked_for_closes_the_link",
+    ),
+    Defect(
+        "protocol/digest.py", "(key and mine.counts[at] != theirs.counts[at])", "False",
+        DIGESTS + "a_bucket_differs_if_only_the_count_of_its_entries_does",
+    ),
+    Defect(
+        "protocol/digest.py", "for buckets in theirs if key else (theirs.hashes,):", "for buckets in (theirs.hashes,):",
+        DIGESTS + "counts_that_are_not_one_for_each_bucket_are_the_peers_fault",
+    ),
+    Defect(
+        "protocol/digest.py", "{expires!r}:", ":", STATE + "a_lease_renewed_while_the_link_is_cut_goes_on",
+    ),
+    # --- Clients ---
+    Defect(
+        "broker/client_state.py", "isinstance(message, Digest) and session_of(message.seq) == home.peer_session and",
+        "isinstance(message, Digest) and", STATE + "a_digest_of_an_earlier_session_or_a_second_one_is_ignored",
+    ),
+    Defect(
+        "broker/client_state.py", "isinstance(message, Settled) and session_of(message.seq) == home.session:",
+        "isinstance(message, Settled):", STATE + "settled_is_of_this_and_all_before_it_in_this_session",
+    ),
+    Defect(
+        "broker/client_state.py", "if self.changed_at[first] > self.settled:",
+        "if self.changed_at[first] >= self.settled:", STATE + "what_is_gone_and_has_settled_is_not_remembered",
+    ),
+    Defect(
+        "broker/client_state.py", "{event_prefix(self.name)}{self._token}:", "{event_prefix(self.name)}",
+        STATE + "events_of_a_publisher_that_was_restarted_are_not_taken_for_copies",
+    ),
+    Defect(
+        "broker/client_state.py", "if id in self._ids:\n            return False",
+        "if id in self._ids:\n            return True", STATE + "an_event_is_handed_on_once",
+    ),
+    Defect(
+        "broker/client_state.py", "dict.fromkeys([*self.changed_at, *self.wheres], seq)",
+        "dict.fromkeys(self.wheres, seq)",
+        STATE + "what_was_dropped_while_the_link_was_cut_settles_with_the_resynchronisation",
+    ),
+]  # fmt: skip
+each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=[f"{each.path}: {each.wrong.strip()}" for each in DEFECTS])
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    return Copy(tmp_path_factory.mktemp("copy"))
+
+
+@each_defect
+def test_a_defect_can_be_put_in(defect: Defect) -> None:
+    assert defect.applied((SOURCE / defect.path).read_text())
+
+
+@pytest.mark.soak
+def test_the_tests_pass_without_a_defect(copy: Copy) -> None:
+    failed, said = copy.fails(list(dict.fromkeys(each.test for each in DEFECTS)))
+    assert not failed, said
+
+
+@pytest.mark.soak
+@each_defect
+def test_no_defect_survives(defect: Defect, copy: Copy) -> None:
+    with copy.having(defect):
+        failed, said = copy.fails([defect.test])
+    assert failed, f"{defect.test} passes with {defect.wrong!r} in place of {defect.right!r}\n{said}"
