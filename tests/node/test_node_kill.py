@@ -79,6 +79,7 @@ async def kill_while_away(brokers: list[BrokerProcess], away: int, victim: int) 
 
 async def kill_in_turn(brokers: list[BrokerProcess]) -> None:
     first, _, last = brokers
+    await asyncio.to_thread(wait_agree, brokers, 10.0)  # before, nobody knows of a neighbour that has not come
     async with (
         await connect(last.url, "sub") as reading,
         await connect(first.url, "pub") as publishing,
