@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from helpers.commits import Disk
 from helpers.peers import client, durable_queue, neighbour
 from helpers.strategies import soaked
 from thatch.delivery.journal import QueueRow
@@ -125,6 +126,34 @@ def test_pages(tmp_path: Path) -> None:
     loop.run_until(lambda: bool(pages))
     assert pages == [(numbers[2:4], True)]
     store.stop()
+
+
+def test_what_is_written_together_has_the_same_effect_as_one_after_the_other(tmp_path: Path) -> None:
+    """Events that were deleted before they were written are left out, and nothing else: also if a durable subscription
+    was cancelled, made again under its name, and read, all while one commit took its time."""
+    disk = Disk()
+    store = Store(tmp_path / "s", "B1", before_commit=disk.before_commit)
+    loop = Loop(store)
+    old = [store.next_number() for _ in range(3)]
+    for number in old[:2]:
+        store.append(QUEUE, number, 1.0, b"old")
+    loop.flush()
+    disk.hold()
+    store.set_space("{}")
+    assert disk.waiting.wait(10)
+    store.append(QUEUE, old[2], 2.0, b"old, too")
+    store.drop_queue(QUEUE)
+    new = [store.next_number() for _ in range(3)]
+    store.append(QUEUE, new[0], 3.0, b"new")
+    store.append(QUEUE, new[1], 4.0, b"new, too")
+    store.append(B2, new[2], 4.0, b"of another")
+    store.discard(QUEUE, new[0])
+    store.discard(QUEUE, old[0])
+    disk.release()
+    loop.flush()
+    store.stop()
+    held = contents(tmp_path / "s")[2]
+    assert [row.number for row in held[QUEUE]] == [new[1]] and [row.number for row in held[B2]] == [new[2]]
 
 
 def test_one_broker_a_store(tmp_path: Path) -> None:

@@ -376,22 +376,23 @@ def is_full_disk(error: BaseException | None) -> bool:
 
 
 def _shortened(writes: list[Write]) -> list[Write]:
-    """Without the events that were acknowledged before they were written."""
-    put, drop = PUT_EVENT, schema.DROP_EVENTS
-    gone: dict[tuple[Any, ...], int] = {}  # by peer
-    last: dict[tuple[Any, ...], int] = {}
-    for at, (statement, row) in enumerate(writes):
-        if statement is drop:
-            gone[row[:2]] = max(row[2], gone.get(row[:2], 0))
-            last[row[:2]] = at
-    if not gone:
+    """Without the events that are deleted before they are written, and without deletions that a later one repeats."""
+    drops = schema.DROP_EVENTS
+    if not any(statement is drops for statement, _ in writes):
         return writes
-    return [
-        (statement, row)
-        for at, (statement, row) in enumerate(writes)
-        if not (statement is put and at < last.get(row[:2], 0) and row[2] <= gone[row[:2]])
-        and not (statement is drop and at != last[row[:2]])
-    ]
+    deleted: dict[tuple[Any, ...], int] = {}  # by peer: up to which number later deletions go
+    kept: list[Write] = []
+    for write in reversed(writes):
+        statement, row = write
+        if statement is drops or statement is PUT_EVENT:
+            peer, number = row[:2], row[2]
+            if number <= deleted.get(peer, -1):
+                continue
+            if statement is drops:
+                deleted[peer] = number
+        kept.append(write)
+    kept.reverse()
+    return kept
 
 
 def _opened(
