@@ -11,7 +11,7 @@ from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, LabelledAxis, StringAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
-from thatch.where.plans import after_prefix
+from thatch.where.like import after_prefix
 
 DIGITS = 6  # of a double
 LISTED = 4  # values of an enum

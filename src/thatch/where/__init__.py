@@ -7,6 +7,7 @@ In reading order:
     names        which columns clauses mention
     coercion     where a literal cuts an axis, after Spark's type coercion
     hints        what a refused clause was probably meant to say
+    like         LIKE patterns, and the strings that start with a prefix
     plans        AND and OR over atoms (comparison, IN, LIKE, IS NULL); with its literals an atom gives an interval set
     plain        the plan of a plain clause: tests joined by AND and OR, without a parser
     compile      a clause to a region: a shape to a plan, through sqlglot if it is not plain

@@ -7,7 +7,6 @@ where it is FALSE (Kleene: an AND is FALSE where one part is, an OR where all ar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -22,6 +21,7 @@ from thatch.space.decimals import LongDecimalAxis
 from thatch.space.space import Space
 from thatch.where import coercion
 from thatch.where.lexer import BAD_LITERAL
+from thatch.where.like import ANY, WILDCARDS, Pattern, after_prefix, parts_of
 from thatch.where.literals import KIND_NAMES, Literal, Members, as_double, literal_text, negated
 
 PAIRS_MAX = 16  # an AND of two ORs tries at most this many times the cap of combinations
@@ -420,12 +420,9 @@ class Like(Atom):
             escape = "\\" if self.escape is None else _text_of(self.escape.of(literals), self.attribute)
             if len(escape) != 1:
                 raise ValueError("has an ESCAPE that is not one character")
-            parts = _pattern(_text_of(literal, self.attribute), escape)
+            parts = parts_of(_text_of(literal, self.attribute), escape)
             if isinstance(axis, EnumAxis):
-                matches = re.compile(
-                    "".join(_LIKE.get(part, re.escape(part[-1])) for part in parts), re.DOTALL
-                ).fullmatch
-                return self.true_or_false(_points(axis.ordinals(lambda value: matches(value) is not None)))
+                return self.true_or_false(_points(axis.ordinals(Pattern(parts).matches)))
             return self.true_or_false(self._prefixed(parts))
         except ValueError as error:
             refusal = _refusal(self.attribute, literal, error)
@@ -435,49 +432,15 @@ class Like(Atom):
         axis = self.attribute.axis
         assert isinstance(axis, StringAxis)
         end = len(parts)
-        while end and parts[end - 1] == "%":
+        while end and parts[end - 1] == ANY:
             end -= 1
-        if any(part in _LIKE for part in parts[:end]):
+        if any(part in WILDCARDS for part in parts[:end]):
             raise ValueError("is not a constant prefix: `%` may only stand at the end, `_` nowhere")
         prefix = "".join(part[-1] for part in parts[:end])
         if end == len(parts):
             return Intervals.between(axis.cut(prefix), axis.cut(prefix + "\0") - 1)
         above = after_prefix(prefix)
         return Intervals.between(axis.cut(prefix), axis.last if above is None else axis.cut(above) - 1)
-
-
-_LIKE = {"%": ".*", "_": "."}
-
-
-def _pattern(pattern: str, escape: str) -> list[str]:
-    """The parts of a LIKE pattern: `%`, `_`, and ordinary characters, those that were escaped with a backslash
-    before them."""
-    parts = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            following = next(characters, "")
-            if following not in ("%", "_", escape):
-                raise ValueError(f"has the escape character {escape!r} before {following or 'its end'!r}")
-            parts.append("\\" + following)
-        elif character in _LIKE:
-            parts.append(character)
-        else:
-            parts.append("\\" + character)
-    return parts
-
-
-def after_prefix(prefix: str) -> str | None:
-    """The least string above all that start with this prefix; None if there is none.
-
-    >>> after_prefix("ab"), after_prefix("a\\U0010ffff"), after_prefix("")
-    ('ac', 'b', None)
-    """
-    for end in range(len(prefix), 0, -1):
-        code = ord(prefix[end - 1])
-        if code < 0x10FFFF:
-            return prefix[: end - 1] + chr(0xE000 if code == 0xD7FF else code + 1)
-    return None
 
 
 def _points(ordinals: list[int]) -> Intervals:

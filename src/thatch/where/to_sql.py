@@ -18,7 +18,7 @@ from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, EnumAxis, LabelledAxis, StringAxis, quoted
 from thatch.space.space import Space
 from thatch.where.lexer import LIST_SIZE_MAX, RESERVED
-from thatch.where.plans import after_prefix
+from thatch.where.like import after_prefix
 
 HOLES_MIN = 4  # a range with more values left out than this is written as a range and NOT IN
 
