@@ -137,20 +137,28 @@ BITS = {"tinyint": 8, "byte": 8, "smallint": 16, "short": 16}
 class _Parser:
     """`name type [not null] [low..high], …` by one regular expression a token."""
 
+    # Possessive quantifiers (++, *+) never give back what they took.
     TOKEN = re.compile(
-        r"\s*(?:(?P<dots>\.\.)|(?P<number>[-+]?(?:\d+\.\d+|\d+(?!\.\d)|\.\d+|inf|nan)(?:e[-+]?\d+)?(?![\w]))"
-        r"|(?P<word>[^\W\d]\w*)|`(?P<name>(?:[^`]|``)+)`|(?P<dot>\.)|'(?P<text>(?:[^'\\]|''|\\.)*)'|(?P<mark>[(),])|(?P<bad>\S))",
+        r"\s*+(?:(?P<dots>\.\.)|(?P<number>[-+]?(?:\d++\.\d++|\d++(?!\.\d)|\.\d++|inf|nan)(?:e[-+]?\d++)?+(?![\w]))"
+        r"|(?P<word>[^\W\d]\w*+)|`(?P<name>(?:[^`]|``)++)`|(?P<dot>\.)|'(?P<text>(?:[^'\\]|''|\\.)*+)'|(?P<mark>[(),])"
+        r"|(?P<bad>\S))",
         re.IGNORECASE | re.DOTALL,
     )
+    # What is no token may have been looked at to the end of the text: more of it than a refusal speaks of is not read.
+    BAD_MAX = 8
 
     def __init__(self, text: str, zone: Any) -> None:
         self.source = text
         self.zone = zone
         self.tokens: list[tuple[str, str, int]] = []
-        for match in self.TOKEN.finditer(text):
+        bad = 0
+        for match in self.TOKEN.finditer(text.rstrip()):
             kind = match.lastgroup
             assert kind is not None
             self.tokens.append((kind, match[kind], match.start(kind)))
+            bad += kind == "bad"
+            if bad == self.BAD_MAX:
+                break
         self.at = 0
         self.bits = 0  # of the integer type that was read last, if it has fewer than 64
 
