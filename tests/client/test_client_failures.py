@@ -147,6 +147,33 @@ def test_every_wait_has_a_limit_and_the_error_says_for_what() -> None:
     run(scenario())
 
 
+def test_the_future_of_a_posted_event_has_a_limit_of_its_own() -> None:
+    """Whichever was posted first. An event whose future has given up is sent and counted all the same."""
+
+    async def play(peer: RawPeer) -> None:
+        await welcome(peer)
+        for _ in range(4):
+            await peer.read("Publish")
+        await answer.wait()
+        await peer.say(["Published", 4])
+        await quiet(peer)
+
+    async def scenario() -> None:
+        async with playing(play) as address, await connect(address, "ann") as ann:
+            posted = [await ann.post(EVENT, timeout_seconds=seconds) for seconds in (60.0, 0.02, None, 0.01)]
+            for at, seconds in ((3, "0.01"), (1, "0.02")):
+                with pytest.raises(TimedOut, match=f"waited {seconds} seconds for the broker at .* to acknowledge an"):
+                    await posted[at]
+            assert not posted[0].done() and not posted[2].done() and len(ann._events) == 4
+            answer.set()
+            assert len({await posted[0], await posted[2]}) == 2 and not ann._events
+            with pytest.raises(TimedOut):
+                await posted[1]
+
+    answer = asyncio.Event()
+    run(scenario())
+
+
 def test_a_subscription_that_nobody_waits_for_any_longer_is_withdrawn(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node, await connect(url(node), "ann") as ann:

@@ -74,7 +74,7 @@ class AsyncClient:
         self._plain: dict[str, AsyncSubscription] = {}
         self._durable = DurableSubscriptions(self._say_if_synced)
         self._waiters = Waiters()
-        self._events = Unacknowledged()
+        self._events = Unacknowledged(f"the broker at {url} to acknowledge an event")
         self._outbox = Outbox()
         self._is_synced = asyncio.Event()  # events may be sent
         self._resent_after = 0  # seq that has to settle first
@@ -355,7 +355,8 @@ class AsyncClient:
     async def post(
         self, event: Mapping[str, Any], payload: bytes = b"", *, timeout_seconds: float | None = TIMEOUT_SECONDS
     ) -> asyncio.Future[str]:
-        """Publish without waiting for the acknowledgement, which the future brings. Waits while much is under way."""
+        """Publish without waiting for the acknowledgement, which the future brings. Waits while much is under way. The
+        future, too, raises `TimedOut` after `timeout_seconds`; the event may still be published then."""
         self._check()
         if len(self._outbox) >= TURN:  # a loop that publishes lets other tasks work
             await asyncio.sleep(0)
@@ -364,15 +365,18 @@ class AsyncClient:
                 while self._events.is_full:
                     await self._events.wait_for_room()
                     self._check()
-        return self.post_now(event, payload)
+        return self.post_now(event, payload, timeout_seconds=timeout_seconds)
 
-    def post_now(self, event: Mapping[str, Any], payload: bytes = b"") -> asyncio.Future[str]:
+    def post_now(
+        self, event: Mapping[str, Any], payload: bytes = b"", *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> asyncio.Future[str]:
+        """`post`, however much is under way."""
         self._check()
         id = self._client.next_event_id()
         encoded = encode(Publish(id, event, payload))  # type: ignore[arg-type]
         if len(encoded) > wire.EVENT_MAX:
             raise CallerError(f"an event of {len(encoded):,} bytes; at most {wire.EVENT_MAX:,} are taken")
-        future = self._events.add(id, encoded)
+        future = self._events.add(id, encoded, timeout_seconds)
         if self._is_synced.is_set():
             self._outbox.say_encoded(encoded)
             self._events.note_sent(1)
