@@ -147,10 +147,24 @@ class Intervals:
         return self & other.outside(self.low, self.high) if self.ends else self
 
     def __le__(self, other: Intervals) -> bool:
-        """Whether this is a subset of the other."""
-        if len(other.ends) == 2:
-            return not self.ends or (other.low <= self.low and self.high <= other.high)
-        return self & other == self
+        """Whether this is a subset of the other. O(n log m), and most often no is known after the first interval."""
+        mine, theirs = self.ends, other.ends
+        if not mine or mine == theirs:
+            return True
+        if not theirs or mine[0] < theirs[0] or mine[-1] > theirs[-1]:
+            return False
+        if len(theirs) == 2:
+            return True
+        at = 0
+        for place in range(0, len(mine), 2):
+            at = bisect_left(theirs, mine[place], at)
+            if not at & 1:  # between two of the other's, unless it begins where one does
+                if theirs[at] != mine[place]:
+                    return False
+                at += 1
+            if theirs[at] < mine[place + 1]:
+                return False
+        return True
 
     def isdisjoint(self, other: Intervals) -> bool:
         return not (self & other).ends
