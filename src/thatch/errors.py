@@ -177,6 +177,12 @@ class StoreError(ThatchError):
     """The store of a broker cannot be used: it belongs to another broker, is damaged, or its disk fails."""
 
 
+class OldCopyError(StoreError):
+    """The store of a broker is an old copy, or another copy of it is in use: a neighbour that knows more refuses it."""
+
+    code: Code = "history"
+
+
 class ConfigError(CallerError):
     """A setting of a broker cannot be used."""
 

@@ -16,6 +16,7 @@ from thatch.delivery.stream import Limits, Stream
 from thatch.node.store import Store
 
 QUEUE = durable_queue("ann@q")
+FIRST = 1 << 40
 
 
 class Receiver:
@@ -70,6 +71,7 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
             memory_bytes_max=2**30,
             unacknowledged_bytes_max=5_000 if seed > 3 else chance.choice((30, 200)),
         ),
+        FIRST,
     )
     receiver = Receiver(stream, calls, chance)
     sent: list[bytes] = []
@@ -103,9 +105,8 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
 def test_what_is_too_much_goes_and_is_counted(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", "B1")
     store.start(lambda *_: None, lambda _: None)
-    stream = Stream(
-        QUEUE, store, Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=100)
-    )
+    limits = Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=100)
+    stream = Stream(QUEUE, store, limits, FIRST)
     stream.append_all([b"x" * 100] * 1_000, kept=True, now=100.0)
     assert stream.on_disk.bytes <= 20_000 and stream.lost == 1_000 - stream.on_disk.count
     lost = stream.lost

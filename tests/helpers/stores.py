@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from thatch.delivery.history import History
 from thatch.node.schema import peer_of
 from thatch.node.store import Store
 from thatch.protocol.records import PeerKey
+
+_numbers: WeakKeyDictionary[Store, Iterator[int]] = WeakKeyDictionary()
+
+
+def next_number(store: Store) -> int:
+    """A number for an event, of the present life of a store: higher than those before."""
+    if store not in _numbers:
+        _numbers[store] = count(History(store.lives()).first_number + 1)
+    return next(_numbers[store])
 
 
 def contents(store: Store) -> dict[str, Any]:
@@ -21,7 +34,10 @@ def contents(store: Store) -> dict[str, Any]:
         "records": list(store.records()),
         "queues": [tuple(row) for row in store.queues()],
         "events": events,
-        "received": store.received_up_to(),
+        "received": store.received(),
+        "confirmed": store.confirmed(),
+        "neighbours": store.neighbours(),
+        "gaps": store.gaps(),
         "image": store.image(),
         "statistics": store.statistics(),
         "about": (store.space, store.identity),

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from thatch.delivery.history import derived_life
 from thatch.node.migrations import MARK
 from thatch.protocol.records import (
     AdvertisementRecord,
@@ -125,11 +126,29 @@ def expected(old: dict[str, list[Any]]) -> dict[str, Any]:
     for queue, number, at, event, _ in old["events"]:
         events.setdefault(peer(queue), []).append((number, at, event))
     about = {key: value for key, value, _ in old["about"]}
+    heard = {link: (store, derived_life(store, number >> 40)) for link, store, number, _ in old["heard"]}
+    came = {record.peer for record in records if isinstance(record, SubscriptionRecord | AdvertisementRecord)}
+    came |= {*events, *(PeerKey("neighbour", link) for link, _, number, _ in old["heard"] if number)}
+    records = [
+        each
+        for each in records
+        if not isinstance(each, LinkRecord | PreservedRecord) or each.peer.kind != "neighbour" or each.peer in came
+    ]
     return {
         "records": records,
-        "queues": [(peer(name), *limits) for name, *limits, _ in old["queues"]],
+        "queues": [(peer(name), *limits, None) for name, *limits, _ in old["queues"]],
         "events": events,
-        "received": {PeerKey("neighbour", link): (store, number) for link, store, number, _ in old["heard"]},
+        "received": [
+            (PeerKey("neighbour", link), derived_life(store, number >> 40), number, 1)
+            for link, store, number, _ in sorted(old["heard"])
+        ],
+        "confirmed": [],
+        "neighbours": [
+            (each.peer.name, "accepted", *heard.get(each.peer.name, ("", "")), "", "", "")
+            for each in sorted(records, key=str)
+            if isinstance(each, LinkRecord) and each.peer.kind == "neighbour"
+        ],
+        "gaps": [],
         "image": next((data for _, data, _ in old["images"]), None),
         "statistics": {name: value for name, value, _ in old["statistics"]},
         "about": (about.get("space"), about["identity"]),

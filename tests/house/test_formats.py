@@ -13,11 +13,12 @@ import pytest
 from helpers import version_1
 from helpers.paths import DATA
 from helpers.peers import client, durable_queue, links, neighbour
-from helpers.stores import contents
+from helpers.stores import contents, next_number
 from thatch import Space, SubscriptionTable
 from thatch.broker import Broker, Settings
 from thatch.broker.image import read_image
-from thatch.delivery.journal import QueueRow
+from thatch.delivery.history import derived_life
+from thatch.delivery.journal import ConfirmedRow, GapRow, LifeRow, NeighbourRow, QueueRow, ReceivedRow
 from thatch.node.schema import GET_EVENTS, peer_row
 from thatch.node.store import Store
 from thatch.protocol import messages as m
@@ -145,7 +146,7 @@ def test_what_a_store_of_the_version_before_holds(stores: dict[str, Path]) -> No
     assert first.statistics() == {"events_in": 7, "events_out": 17}
     first.stop()
     second = Store(stores["B2"], "B2")
-    assert second.received_up_to() == {neighbour("B1"): (first.identity, (1 << 40) + 6)}
+    assert second.received() == [ReceivedRow(neighbour("B1"), derived_life(first.identity, 1), (1 << 40) + 6, 1)]
     assert kept(second, durable_queue("bob@far"))[0][1].event == {
         "symbol": "A", "price": 10.0, "day": "2026-02-01", "fee": "2.50", "kind": "buy",
     }  # fmt: skip
@@ -171,7 +172,7 @@ def test_a_broker_is_restored_from_the_store_of_the_version_before(stores: dict[
 
 
 def write_store(path: Path) -> None:
-    """Something of each kind: what `store-2.thatch` was made of."""
+    """Something of each kind: what `store-3.thatch` was made of."""
     space = Space.parse("price int not null 0..1000, kind enum('a')")
     grown = Space.parse("price int not null 0..1000, kind enum('a', 'b')")
     ann, alerts, b2, b3 = client("ann"), durable_queue("ann@alerts"), neighbour("B2"), neighbour("B3")
@@ -195,9 +196,15 @@ def write_store(path: Path) -> None:
     for number in range(4):
         event = encode(m.Publish(f"pub:{number}", {"price": number}, b"payload %d" % number))
         for peer in (alerts, b2):
-            store.append(peer, store.next_number(), 1.7e9 + number, event)
+            store.append(peer, next_number(store), 1.7e9 + number, event)
     store.discard(b2, (1 << 40) + 4)
-    store.note_received(b2, "another store", (7 << 40) + 3)
+    store.put_queue(QueueRow(durable_queue("ann@back"), 2**20, 60.0, 0, 1.8e9))
+    store.put_life(LifeRow(1, "a life of this store", 1.7e9, "restore", 1.6e9))
+    store.put_neighbour(NeighbourRow("B2", "accepted", "another store", "a life", "mine", "", "one two"))
+    store.note_received(ReceivedRow(b2, "a life", (7 << 40) + 3, 1))
+    store.note_confirmed(ConfirmedRow(b2, "a life of this store", (1 << 40) + 4))
+    store.put_gap(GapRow(1, b2, "in", 1.6e9, 1.7e9, 12))
+    store.put_gap(GapRow(2, b2, "out", 1.6e9, 1.7e9, None))
     store.note_statistics({"events_in": 4, "events_out": 8})
     store.set_image(Broker.restored("B1", space, records, Settings()).image())
     store.start(lambda *_: None, lambda _: None)
@@ -206,13 +213,34 @@ def write_store(path: Path) -> None:
 
 def test_a_store_of_this_version_opens_as_it_was_written(tmp_path: Path) -> None:
     write_store(tmp_path / "new")
-    shutil.copy(FORMATS / "store-2.thatch", tmp_path / "s")
+    shutil.copy(FORMATS / "store-3.thatch", tmp_path / "s")
     found = []
     for name in ("new", "s"):
         store = Store(tmp_path / name, "B1", lambda step: pytest.fail("nothing is to be migrated"))
-        found.append(contents(store) | {"about": store.space, "life": store.life})
+        found.append(contents(store) | {"about": store.space, "lives": store.lives()[0]})
         store.stop()
     assert found[0] == found[1] and len(found[1]["records"]) == 12 and len(found[1]["events"]) == 2
+
+
+def test_a_store_of_version_2_is_migrated_and_loses_nothing(tmp_path: Path) -> None:
+    """Neighbours of which something came count as accepted, and lives have ids that both sides of a link derive."""
+    write_store(tmp_path / "new")
+    shutil.copy(FORMATS / "store-2.thatch", tmp_path / "s")
+    new, store = Store(tmp_path / "new", "B1"), Store(tmp_path / "s", "B1")
+    was, found = contents(new), contents(store)
+    life = derived_life("another store", 7)
+    assert found == was | {
+        "queues": was["queues"][:1],
+        "about": (new.space, store.identity),
+        "received": [ReceivedRow(neighbour("B2"), life, (7 << 40) + 3, 1)],
+        "confirmed": [],
+        "neighbours": [NeighbourRow("B2", "accepted", "another store", life), NeighbourRow("B3", "accepted")],
+        "gaps": [],
+    }
+    assert [row.id for row in store.lives()[:-1]] == [derived_life(store.identity, 1)]
+    assert store.lives()[-1].ordinal == 2 and store.lives()[-1].since is None
+    new.stop()
+    store.stop()
 
 
 def test_a_snapshot_of_the_version_before_loads(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_over_http(tmp_path: Path) -> None:
 
     async def check_pages(http: aiohttp.ClientSession) -> None:
         async with http.get("/healthz") as response:
-            assert await response.json() == {"name": "B1", "ready": True, "store": "ok", "neighbours": {}}
+            assert await response.json() == {"name": "B1", "ready": True, "store": "ok", "neighbours": {}, "gaps": []}
         async with http.get("/metrics") as response:
             assert "thatch_events_received_total 10\n" in await response.text()
         async with http.get("/tables") as response:

@@ -14,8 +14,9 @@ import pytest
 
 from helpers.commits import Disk
 from helpers.peers import client, durable_queue, neighbour
+from helpers.stores import next_number
 from helpers.strategies import soaked
-from thatch.delivery.journal import QueueRow
+from thatch.delivery.journal import QueueRow, ReceivedRow
 from thatch.errors import CallerError, StoreError
 from thatch.node.store import Store
 from thatch.protocol.records import Drop, LinkRecord, SubscriptionKey, SubscriptionRecord
@@ -49,7 +50,7 @@ def contents(path: Path) -> Contents:
     store = Store(path, "B1")
     try:
         held = {peer: list(store.stored(peer)) for peer in (QUEUE, B2)}
-        return list(store.records()), store.queues(), held, store.received_up_to(), store.statistics(), store.space
+        return list(store.records()), store.queues(), held, store.received(), store.statistics(), store.space
     finally:
         store.stop()
 
@@ -59,9 +60,9 @@ def fill(store: Store, loop: Loop, transactions: int) -> None:
     store.put_queue(QueueRow(QUEUE, 1000, 5.0, 0))
     for number in range(transactions):
         store.keep((SubscriptionRecord(ANN, f"B1/ann/{number}", f"price < {number}"),))
-        store.append(QUEUE, store.next_number(), float(number), b"event %d " % number * 20)
-        store.append(B2, store.next_number(), float(number), b"other")
-        store.note_received(B2, "somebody", number)
+        store.append(QUEUE, next_number(store), float(number), b"event %d " % number * 20)
+        store.append(B2, next_number(store), float(number), b"other")
+        store.note_received(ReceivedRow(B2, "a life", number, 1))
         loop.flush()
 
 
@@ -98,9 +99,9 @@ def test_committed_is_there_again(tmp_path: Path) -> None:
     store.keep((LinkRecord(ANN), SubscriptionRecord(ANN, "a", "price < 1", 7.5)))
     store.keep((SubscriptionRecord(ANN, "b", "price < 2"), SubscriptionRecord(ANN, "a", "price < 3")))
     store.keep((Drop(SubscriptionKey(ANN, "b")),))
-    first = store.next_number()
+    first = next_number(store)
     store.append(QUEUE, first, 1.0, b"one")
-    store.append(QUEUE, store.next_number(), 2.0, b"two")
+    store.append(QUEUE, next_number(store), 2.0, b"two")
     store.put_queue(QueueRow(QUEUE, 10, 2.0, 3))
     store.discard(QUEUE, first)
     store.note_statistics({"events_in": 4})
@@ -111,14 +112,14 @@ def test_committed_is_there_again(tmp_path: Path) -> None:
     assert queues == [QueueRow(QUEUE, 10, 2.0, 3)] and [row.size for row in held[QUEUE]] == [3]
     assert statistics == {"events_in": 4}
     again = Store(tmp_path / "s", "B1")
-    assert again.next_number() > first + 2**39
+    assert next_number(again) > first + 2**39
     again.stop()
 
 
 def test_pages(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", "B1")
     loop = Loop(store)
-    numbers = [store.next_number() for _ in range(5)]
+    numbers = [next_number(store) for _ in range(5)]
     for number in numbers:
         store.append(QUEUE, number, 0.0, b"%d" % number)
     pages: list[tuple[list[int], bool]] = []
@@ -134,7 +135,7 @@ def test_what_is_written_together_has_the_same_effect_as_one_after_the_other(tmp
     disk = Disk()
     store = Store(tmp_path / "s", "B1", before_commit=disk.before_commit)
     loop = Loop(store)
-    old = [store.next_number() for _ in range(3)]
+    old = [next_number(store) for _ in range(3)]
     for number in old[:2]:
         store.append(QUEUE, number, 1.0, b"old")
     loop.flush()
@@ -143,7 +144,7 @@ def test_what_is_written_together_has_the_same_effect_as_one_after_the_other(tmp
     assert disk.waiting.wait(10)
     store.append(QUEUE, old[2], 2.0, b"old, too")
     store.drop_queue(QUEUE)
-    new = [store.next_number() for _ in range(3)]
+    new = [next_number(store) for _ in range(3)]
     store.append(QUEUE, new[0], 3.0, b"new")
     store.append(QUEUE, new[1], 4.0, b"new, too")
     store.append(B2, new[2], 4.0, b"of another")
@@ -260,7 +261,7 @@ def test_a_store_that_fails_says_so(tmp_path: Path) -> None:
     failures: list[Exception] = []
     calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
     store.start(lambda *call: calls.put(call), lambda _: None, failures.append)
-    number = store.next_number()
+    number = next_number(store)
     store.append(QUEUE, number, 0.0, b"once")
     store.append(QUEUE, number, 0.0, b"twice")
     function, *arguments = calls.get(timeout=10)

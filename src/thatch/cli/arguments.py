@@ -18,7 +18,7 @@ from thatch.errors import CallerError, ClauseError, SpaceError, shown
 from thatch.region.region import Region
 from thatch.space.space import Space
 
-OK, NO, BAD_INPUT, FAULT = 0, 1, 2, 3  # exit statuses
+OK, NO, BAD_INPUT, FAULT, OLD_COPY = 0, 1, 2, 3, 4  # exit statuses
 STDIN = "-"
 THE_CLAUSE = "the clause"  # its place in messages, like `clause 1` and `file:7`
 

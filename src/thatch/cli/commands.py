@@ -28,11 +28,11 @@ from thatch.cli import (
     validate,
     warm,
 )
-from thatch.cli.arguments import BAD_INPUT, FAULT, OK, as_text
+from thatch.cli.arguments import BAD_INPUT, FAULT, OK, OLD_COPY, as_text
 from thatch.cli.clause_help import CLAUSES
 from thatch.cli.parser import Parser, WrongUsage
 from thatch.cli.terminal import clear_progress, styled
-from thatch.errors import EmptyRegionWarning, ThatchError, missing_extra
+from thatch.errors import EmptyRegionWarning, OldCopyError, ThatchError, missing_extra
 
 DEBUG = "THATCH_DEBUG"  # an environment variable
 MESSAGE_SHOWN = 300  # characters of an error that nobody foresaw
@@ -72,6 +72,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.close()
             return OK
         said = _sentence(error)
+        if isinstance(error, OldCopyError):
+            return _failed(str(error), is_json, OLD_COPY)
         return _failed(said, is_json) if said is not None else _unexpected(error, is_json)
     except Exception as error:
         return _unexpected(error, is_json)

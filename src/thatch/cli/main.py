@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command, and returns its exit status: 0; 1 if the answer is no; 2 for bad input; 3 if Thatch is at fault;
-    130 after Ctrl-C."""
+    4 of a broker that a neighbour refuses because its store is an old copy; 130 after Ctrl-C."""
     try:
         from thatch.cli.commands import run
 

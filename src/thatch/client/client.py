@@ -49,7 +49,7 @@ from thatch.protocol.messages import (
     next_session,
 )
 from thatch.protocol.messages import Send as Sending
-from thatch.protocol.versions import SUBPROTOCOL
+from thatch.protocol.versions import LIFE, SUBPROTOCOL
 from thatch.space.space import Space
 
 log = logging.getLogger("thatch.client")
@@ -415,11 +415,13 @@ class AsyncClient:
                 wanting = list(dict.fromkeys(map(self._plain.get, message.ids)))
             for subscription in wanting:
                 if subscription is not None:
-                    subscription.arrived(message.event, 0)
+                    subscription.arrived(message.event)
 
     def _control(self, message: Message) -> None:
         if isinstance(message, Hello):
             self._outbox.greeted(message)
+            life = message.capabilities.get(LIFE, "")
+            self._durable.begin(self.connections, life if isinstance(life, str) else "")
         if isinstance(message, Refused) and self._events.refused(message):
             return
         sends = self._client.handle(message, HOME)

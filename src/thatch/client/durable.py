@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from thatch.client.subscription import AsyncSubscription
+from thatch.client.subscription import AsyncSubscription, Mark
 from thatch.client.waiting import fail, refusal, succeed, to_stand, within
 from thatch.errors import CallerError, PeerError, Unavailable, shown
 from thatch.protocol import wire
@@ -40,6 +40,7 @@ class DurableSubscriptions:
         self._asked: list[_Asked] = []
         self._cancels: dict[str, _Cancel] = {}
         self._known: set[str] = set()  # ids that were spoken of on this connection
+        self._connection, self._life = 0, ""  # which connection this is, and the life of the broker's store
 
     async def subscribe(
         self, id: str, where: str, limits: tuple[int, float], settled: bool, timeout_seconds: float | None
@@ -87,6 +88,10 @@ class DurableSubscriptions:
         async with within(timeout_seconds, f"the cancel of durable subscription {shown(id)}"):
             await asyncio.shield(self._cancels[id].future)
 
+    def begin(self, connection: int, life: str) -> None:
+        """The broker has greeted on a connection, the first or a later one."""
+        self._connection, self._life = connection, life
+
     def resume(self) -> None:
         """On a new connection: say what the broker may not know."""
         self._known.clear()
@@ -109,7 +114,7 @@ class DurableSubscriptions:
     def event(self, message: wire.DurableEvent) -> None:
         subscription = self._by_id.get(message.id)
         if subscription is not None:
-            subscription.arrived(message.event, message.number)
+            subscription.arrived(message.event, Mark(self._connection, message.number, self._life))
 
     def notice(self, message: wire.Notice) -> None:
         subscription = self._by_id.get(message.id)
@@ -161,6 +166,6 @@ class DurableSubscriptions:
             self._known.add(id)
             self._cancels[id].times_said += 1
 
-    def _acknowledge(self, id: str, number: int) -> None:
+    def _acknowledge(self, id: str, mark: Mark) -> None:
         """The events up to this one have been dealt with."""
-        self._say(wire.Ack(id, number))
+        self._say(wire.Ack(id, mark.number, mark.life))

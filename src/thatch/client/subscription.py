@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import NamedTuple, Self
 
 from thatch.broker.client_state import REMEMBERED, RecentIds
 from thatch.client.waiting import within
@@ -14,14 +14,25 @@ from thatch.protocol.messages import Publish
 from thatch.protocol.wire import Notice
 
 
+class Mark(NamedTuple):
+    """Where an event of a durable subscription stands: a broker whose store was restored counts again."""
+
+    connection: int  # on which it came, of this client
+    number: int
+    life: str  # of the broker, on that connection
+
+
+NO_MARK = Mark(0, 0, "")
+
+
 class AsyncSubscription:
     """`async for event in subscription`. Of events that come faster than they are asked for, the oldest of a plain
     subscription go; `dropped` counts them, with those that the broker dropped; `lost`, what a durable one has lost."""
 
     def __init__(
-        self, wheres: Mapping[str, str], bytes_max: int, acknowledge: Callable[[str, int], None] | None = None
+        self, wheres: Mapping[str, str], bytes_max: int, acknowledge: Callable[[str, Mark], None] | None = None
     ) -> None:
-        """`acknowledge` makes it durable: it is called with the id and the number up to which events are dealt with."""
+        """`acknowledge` makes it durable: it is called with the id and the mark up to which events are dealt with."""
         self.wheres, self.durable = (
             dict(wheres),
             acknowledge is not None,
@@ -29,14 +40,13 @@ class AsyncSubscription:
         self.limits = 0, 0.0  # of a durable one: bytes, seconds
         self.dropped = self.lost = 0
         self.notices: deque[Notice] = deque(maxlen=100)
-        self._acknowledge = acknowledge or (lambda id, number: None)
-        self._events: deque[tuple[Publish, int, int]] = deque()  # event, number, size
+        self._acknowledge = acknowledge or (lambda id, mark: None)
+        self._events: deque[tuple[Publish, Mark, int]] = deque()  # event, mark, size
         self._bytes, self._bytes_max = 0, bytes_max
         self._came = asyncio.Event()
         self._is_over = False
         self._failure: Exception | None = None
-        self._taken = 0  # number of the event that was handed out last
-        self._done = 0
+        self._taken = self._done = NO_MARK  # of the event that was handed out last, and of what is dealt with
         self._seen = RecentIds(REMEMBERED)
 
     @property
@@ -86,28 +96,28 @@ class AsyncSubscription:
             self._done = self._taken
             self._acknowledge(self.id, self._taken)
 
-    def arrived(self, event: Publish, number: int) -> None:
-        if self.durable and not self._is_new(event, number):
+    def arrived(self, event: Publish, mark: Mark = NO_MARK) -> None:
+        if self.durable and not self._is_new(event, mark):
             return
         size = len(event.payload) + 64 * (len(event.event) + 1)
-        self._events.append((event, number, size))
+        self._events.append((event, mark, size))
         self._bytes += size
         while self._bytes > self._bytes_max:
             self._bytes -= self._events.popleft()[2]
             self.dropped += 1
         self._came.set()
 
-    def _is_new(self, event: Publish, number: int) -> bool:
+    def _is_new(self, event: Publish, mark: Mark) -> bool:
         if self._seen.is_new(event.id):
             return True
         if self._events:  # came again under another number: let it go with the event that waits before it
             last, before, size = self._events[-1]
-            self._events[-1] = last, max(before, number), size
+            self._events[-1] = last, max(before, mark), size
         elif self._taken == self._done:
-            self._taken = self._done = max(self._done, number)
+            self._taken = self._done = max(self._done, mark)
             self._acknowledge(self.id, self._taken)
         else:
-            self._taken = max(self._taken, number)
+            self._taken = max(self._taken, mark)
         return False
 
     def noticed(self, notice: Notice) -> None:

@@ -5,6 +5,8 @@ No input, no output, no clock, no thread: `node` drives it with sockets and SQLi
 of its own. In reading order:
 
     journal       what delivery asks of a store
+    history       the lives of a store, and what numbers mean
+    received      what came from each neighbour, and what it has, by life
     stream        events for one receiver, kept until it has them
     doors         who may come
     driver        drives the broker: effects to whatever each link leads to

@@ -11,12 +11,18 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from enum import Enum
+from typing import TypeVar
+
+import msgspec
 
 from thatch.broker import Broker
 from thatch.delivery.doors import Refusals
-from thatch.delivery.journal import Journal
+from thatch.delivery.history import History
+from thatch.delivery.journal import ConfirmedRow, GapRow, Journal, NeighbourRow, ReceivedRow
+from thatch.delivery.received import Arrivals, Confirmations
 from thatch.delivery.stream import Limits, Stream
 from thatch.errors import Code, code_of
 from thatch.protocol.codec import encode
@@ -25,6 +31,7 @@ from thatch.protocol.messages import (
     OPERATOR,
     Deliver,
     Effect,
+    Hello,
     LinkDown,
     LinkUp,
     Message,
@@ -37,9 +44,14 @@ from thatch.protocol.messages import (
     next_session,
 )
 from thatch.protocol.records import NEIGHBOUR, PeerKey
+from thatch.protocol.versions import LIFE
 
 log = logging.getLogger("thatch.node")
 DISK_FULL = "the disk of broker {} is full: events that a durable subscription wants are refused until there is room"
+
+
+R = TypeVar("R", ReceivedRow, ConfirmedRow)
+T = TypeVar("T")
 
 
 class Outcome(Enum):
@@ -83,9 +95,13 @@ class Driver:
         self.broker, self.journal, self.clock, self.random_bytes = broker, journal, clock, random_bytes
         self.endpoints: dict[str, Endpoint] = {}
         self.streams: dict[str, Stream] = {}  # to neighbours
-        self.received_up_to = {  # by neighbour
-            peer.name: received for peer, received in journal.received_up_to().items() if peer.kind == NEIGHBOUR
-        }
+        self.history = History(journal.lives())
+        self.neighbours = {row.name: row for row in journal.neighbours()}
+        self.gaps = journal.gaps()
+        self._announced = {(each.peer, each.side, each.since, each.until) for each in self.gaps}
+        self._arrivals = _by_neighbour(journal.received(), lambda peer, rows: Arrivals(peer, journal, rows))
+        self._confirmations = _by_neighbour(journal.confirmed(), lambda peer, rows: Confirmations(peer, journal, rows))
+        self.first_number = self.history.first_number  # what the numbers of a new stream follow
         self.refused_for_space = 0
         self.refusals, self.refused_by = Refusals(), Refusals()
         self._limits, self._reached = neighbour_limits, reached
@@ -104,7 +120,7 @@ class Driver:
         stream = self.streams.get(link)
         if stream is None:
             peer = PeerKey(NEIGHBOUR, link)
-            stream = self.streams[link] = Stream(peer, self.journal, self._limits)
+            stream = self.streams[link] = Stream(peer, self.journal, self._limits, self.first_number)
             for row in self.journal.stored(peer) if not self.journal.is_started else ():
                 stream.restore(row)
         return stream
@@ -113,6 +129,7 @@ class Driver:
         """The stream of a link that never came about, unless it keeps something."""
         stream = self.streams.get(link)
         if stream is not None and not stream.on_disk.count and not stream.waiting_bytes:
+            self.retire(stream)
             del self.streams[link]
 
     # --- Messages ----------------------------------------------------------------------------------------------------
@@ -144,7 +161,11 @@ class Driver:
             elif isinstance(effect, Deliver):
                 self._deliver(effect, encode(effect.event))
             elif effect.link in self.endpoints:
-                self.endpoints[effect.link].send(effect.message)
+                message = effect.message
+                if isinstance(message, Hello) and self.broker.links[effect.link].is_client:
+                    capabilities = message.capabilities | {LIFE: self.history.present.id}
+                    message = msgspec.structs.replace(message, capabilities=capabilities)
+                self.endpoints[effect.link].send(message)
 
     def _deliver(self, effect: Deliver, encoded: bytes) -> None:
         endpoint = self.endpoints.get(effect.link)
@@ -238,9 +259,49 @@ class Driver:
         """A link leads there from now on."""
         self.endpoints[link] = endpoint
 
-    def note_received(self, link: str, store: str, number: int) -> None:
-        """All events that a store behind a link has numbered up to this one have come."""
-        self.received_up_to[link] = store, number
+    def retire(self, stream: Stream) -> None:
+        """A stream has ended: its numbers are not given again in this life."""
+        self.first_number = max(self.first_number, stream.counted)
+
+    def arrivals(self, link: str) -> Arrivals:
+        """What came from a neighbour."""
+        found = self._arrivals.get(link)
+        if found is None:
+            found = self._arrivals[link] = Arrivals(PeerKey(NEIGHBOUR, link), self.journal, ())
+        return found
+
+    def confirmations(self, link: str) -> Confirmations:
+        """What a neighbour has on its disk."""
+        found = self._confirmations.get(link)
+        if found is None:
+            found = self._confirmations[link] = Confirmations(PeerKey(NEIGHBOUR, link), self.journal, ())
+        return found
+
+    def announce_gap(self, peer: PeerKey, side: str, since: float, until: float, count: int | None) -> None:
+        """Say, once, that events may be missing: those that were acknowledged in an interval. `side`: "in" for what
+        came from a neighbour, "out" for what was for it or for a durable subscription."""
+        if (peer, side, since, until) in self._announced:
+            return
+        self._announced.add((peer, side, since, until))
+        row = GapRow(len(self.gaps) + 1, peer, side, since, until, count)
+        self.gaps.append(row)
+        self.journal.put_gap(row)
+        number = "an unknown number" if count is None else f"{count:,}"
+        log.warning(
+            "%s %s, %s: events that were acknowledged from %s to %s may be missing, %s of them",
+            peer.kind, peer.name, side, _date(since), _date(until), number,
+        )  # fmt: skip
+
+    def note_rollback(self) -> None:
+        """A neighbour has shown that this store is an old copy."""
+        if self.history.present.since is None:
+            self.journal.put_life(self.history.note_rollback())
+
+    def put_neighbour(self, row: NeighbourRow) -> None:
+        """What is known of a neighbour from now on."""
+        if self.neighbours.get(row.name) != row:
+            self.neighbours[row.name] = row
+            self.journal.put_neighbour(row)
 
     def gone(self, link: str, endpoint: Endpoint, forget: bool = False) -> None:
         """What a link led to has gone, unless another one has taken its place."""
@@ -251,3 +312,16 @@ class Driver:
 
 def _and_others(count: int) -> str:
     return f" (and {count - 1} others for this reason since it was said last)" if count > 1 else ""
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _by_neighbour(rows: Iterable[R], make: Callable[[PeerKey, list[R]], T]) -> dict[str, T]:
+    """The rows of each neighbour as one, by its name."""
+    found: dict[str, list[R]] = {}
+    for row in rows:
+        if row.peer.kind == NEIGHBOUR:
+            found.setdefault(row.peer.name, []).append(row)
+    return {name: make(PeerKey(NEIGHBOUR, name), each) for name, each in found.items()}

@@ -25,6 +25,7 @@ class QueueRow(NamedTuple):
     bytes_max: int
     seconds_max: float
     lost: int
+    expires: float | None = None  # of interest that a neighbour has returned: until its client asks again
 
 
 class StoredRow(NamedTuple):
@@ -33,6 +34,56 @@ class StoredRow(NamedTuple):
     number: int
     at: float
     size: int
+
+
+class LifeRow(NamedTuple):
+    """A life of the store (history.py)."""
+
+    ordinal: int
+    id: str
+    at: float  # when it began; 0 if that is not known
+    cause: str
+    since: float | None  # it began in the past: from then on something is missing
+
+
+class ReceivedRow(NamedTuple):
+    """Up to which number a life of a neighbour's store has come."""
+
+    peer: PeerKey
+    life: str
+    number: int
+    place: int  # of the life, in the order in which they came
+
+
+class ConfirmedRow(NamedTuple):
+    """Up to which number of a life of this store a neighbour has said that it is on its disk."""
+
+    peer: PeerKey
+    life: str
+    number: int
+
+
+class NeighbourRow(NamedTuple):
+    """What is known of a neighbour."""
+
+    name: str
+    state: str  # "known" (it has come), "accepted" (by an operator) or "forgotten"
+    store: str = ""  # the id of its store
+    life: str = ""  # the last one of its store
+    knows: str = ""  # the last life of this store that it has on disk
+    returned: str = ""  # the last life of this store that it has returned interest to
+    restored: str = ""  # lives of its store that began with a restored backup and were admitted, with blanks between
+
+
+class GapRow(NamedTuple):
+    """An interval that was announced: what was acknowledged in it may be missing."""
+
+    place: int
+    peer: PeerKey
+    side: str  # "in": what came from a neighbour; "out": what was for it, or for a durable subscription
+    since: float
+    until: float
+    missing: int | None  # events; None: nobody knows how many
 
 
 class Journal(Protocol):
@@ -57,16 +108,22 @@ class Journal(Protocol):
     def stored(self, peer: PeerKey) -> Iterable[StoredRow]:
         """The events that are kept for a peer, by number."""
 
-    def received_up_to(self) -> dict[PeerKey, tuple[str, int]]:
-        """By peer: the store behind the link, and the number that came from there last."""
+    def lives(self) -> list[LifeRow]:
+        """The lives of the store, in order; the last one is the present."""
+
+    def received(self) -> list[ReceivedRow]:
+        """What came from neighbours, by life of their stores."""
+
+    def confirmed(self) -> list[ConfirmedRow]:
+        """What neighbours have on their disks, by life of this store."""
+
+    def neighbours(self) -> list[NeighbourRow]:
+        """What is known of neighbours."""
+
+    def gaps(self) -> list[GapRow]:
+        """The intervals that were announced."""
 
     # --- What is to be written ---------------------------------------------------------------------------------------
-
-    def next_number(self) -> int:
-        """A number for an event: higher than all before, in all lives of the store."""
-
-    def next_numbers(self, count: int) -> range:
-        """Some of them."""
 
     def keep(self, records: tuple[RecordChange, ...]) -> None:
         """What the broker is to know at its next start, all or nothing."""
@@ -83,8 +140,23 @@ class Journal(Protocol):
     def discard(self, peer: PeerKey, number: int) -> None:
         """The events that are kept for a peer, up to this number, are no longer needed."""
 
-    def note_received(self, peer: PeerKey, store: str, number: int) -> None:
-        """What came from a neighbour up to this number is here."""
+    def put_life(self, row: LifeRow) -> None:
+        """A life, in place of the one with its ordinal."""
+
+    def note_received(self, row: ReceivedRow) -> None:
+        """What came from a life of a neighbour up to this number is here."""
+
+    def drop_received(self, peer: PeerKey, place: int) -> None:
+        """The lives of a neighbour up to this place are no longer needed."""
+
+    def note_confirmed(self, row: ConfirmedRow) -> None:
+        """What went to a neighbour up to this number is on its disk."""
+
+    def put_neighbour(self, row: NeighbourRow) -> None:
+        """What is known of a neighbour, in place of what was known."""
+
+    def put_gap(self, row: GapRow) -> None:
+        """An interval, in place of the one at its place."""
 
     def read(self, peer: PeerKey, after: int, count: int, page: Page) -> None:
         """Have `page` called with the next events for a peer, and whether all that was written before was seen."""

@@ -1,51 +1,166 @@
 """What two nodes say to one another about events, over one connection: `Resume`, then `Forward` and `Received`.
 
-greeting ▶ Resume ─────────────▶ take: which events the other side holds; the stream sends the rest
-                                 Forward ▶ take_events: copies are dropped, the rest is routed
-           take ◀─── Received ◀─ acknowledgement, when what was kept is on disk
+    greeting ▶ Resume ─────────────▶ resume: is it who it was? which events does it hold? the stream sends the rest
+                                     Forward ▶ take_events: copies are dropped, the rest is routed
+               take ◀─── Received ◀─ acknowledgement, when what was kept is on disk
+
+Whoever drives it holds the neighbour's `Hello` back until its `Resume` has come (doors.py), then calls `admit`, gives
+the greeting to the broker, and calls `resume` if the broker has taken it. A store that began in the past asks for the
+interest that it may have had since (`asks`); it gets `Returned` before any event, and before what it lists is applied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from thatch.delivery.driver import Driver, Outcome
+from thatch.delivery.history import LIFE_SHIFT, check_admitted, derived_life, known_after, missing, ordinal_of
+from thatch.delivery.journal import NeighbourRow
 from thatch.delivery.stream import Send
 from thatch.errors import PeerError
 from thatch.protocol import wire
+from thatch.protocol.ids import INSIDE, SUBSCRIPTIONS, is_of_broker
+from thatch.protocol.messages import Message
 from thatch.protocol.records import NEIGHBOUR, PeerKey
+
+RETURNED_MAX = 1_000  # subscriptions in a message
 
 
 class NeighbourSession:
-    def __init__(self, driver: Driver, name: str, send: Send) -> None:
-        """`send` forwards numbered events to this neighbour."""
+    def __init__(
+        self,
+        driver: Driver,
+        name: str,
+        send: Send,
+        send_first: Callable[[Message], None],
+        returned: Callable[[dict[str, str]], None],
+    ) -> None:
+        """`send` forwards numbered events to this neighbour, `send_first` sends a message before any later event, and
+        `returned` takes subscriptions that this node had, by id."""
         self.name, self.waits_for_space = name, False  # a full disk cost it an event, which comes again after a cut
-        self._driver, self._send = driver, send
-        self._store = ""  # behind the link
-        self._ticket = 0  # of the last event that is kept
+        self._driver, self._send, self._send_first, self._returned = driver, send, send_first, returned
+        self._arrivals, self._peer = driver.arrivals(name), PeerKey(NEIGHBOUR, name)
+        self._lives: Mapping[int, str] = {}  # of its store
+        self._life = ""  # of the events that came last
+        self._ticket = driver.journal.ticket  # of the last event that is kept
         self._has_taken = self._has_kept = False  # since the last acknowledgement
+        self._asks = ""  # a life of ours for which it is to return interest
 
     def greeting(self) -> wire.Resume:
         """What follows `Hello`, before any event."""
-        driver = self._driver
-        return wire.Resume(driver.journal.identity, *driver.received_up_to.get(self.name, ("", 0)))
+        driver, history = self._driver, self._driver.history
+        row = driver.neighbours.get(self.name) or NeighbourRow(self.name, "")
+        rollback = history.last_rollback
+        since = until = 0.0
+        if rollback is not None and rollback.since is not None and history.ordinal(row.returned) < rollback.ordinal:
+            self._asks, since, until = rollback.id, rollback.since, rollback.at
+        return wire.Resume(
+            driver.journal.identity,
+            row.store,
+            self._arrivals.last,
+            history.since(row.knows, driver.stream(self.name).oldest),
+            history.restored,
+            dict(self._arrivals.taken),
+            row.life,
+            dict(driver.confirmations(self.name).numbers),
+            self._asks,
+            since,
+            until,
+        )
 
-    def take(self, message: wire.Resume | wire.Received) -> None:
-        if isinstance(message, wire.Received):
-            self._driver.stream(self.name).acknowledge(message.number)
-            return
+    def admit(self, message: wire.Resume) -> None:
+        """Whether it has the store that was known of it, and whether it knows more of this one. If it asks for
+        interest, it gets it now."""
+        driver, history = self._driver, self._driver.history
+        check_admitted(driver.neighbours.get(self.name), message)
+        if history.is_behind(message, self._arrivals.taken) and not self._asks:
+            driver.note_rollback()
+            raise PeerError("the store of this broker is an old copy: it begins again, and asks for what it has lost")
+        if message.asks:
+            self._return_interest(message.asks)
+
+    def resume(self, message: wire.Resume) -> None:
+        """It has come in, and says what it holds."""
         driver = self._driver
-        if driver.received_up_to.get(self.name, ("", 0))[0] != message.store:
-            driver.note_received(self.name, message.store, 0)
-        self._store = message.store
-        received = message.received if message.of == driver.journal.identity else 0
-        driver.stream(self.name).attach(self._send, received)
+        stream, row = driver.stream(self.name), driver.neighbours.get(self.name)
+        self._lives = message.lives or _DerivedLives(message.store)
+        self._announce(message)
+        if row is not None and row.store != message.store:
+            driver.confirmations(self.name).forget()
+        driver.put_neighbour(known_after(row, self.name, message))
+        if message.lives:
+            held = max((number for life, number in message.holds.items() if self._is_ours(life, number)), default=0)
+        else:
+            held = message.received if message.of == driver.journal.identity else 0
+        if held > stream.counted:
+            raise PeerError(f"{self.name!r} holds event {held:,}; the last one that it was sent is {stream.counted:,}")
+        stream.attach(self._send, held)
+
+    def _is_ours(self, life: str, number: int) -> bool:
+        """Whether this store has the life that counted a number; what was said of others means nothing here."""
+        return self._driver.history.ordinal(life) == ordinal_of(number) > 0
+
+    def _announce(self, message: wire.Resume) -> None:
+        """What either side knows to be missing."""
+        driver = self._driver
+        if message.asks:
+            ours = driver.confirmations(self.name).numbers
+            lives = driver.history.since("", 0)
+            driver.announce_gap(self._peer, "in", message.since, message.until, None)
+            count = missing(ours, message.holds, lives)
+            driver.announce_gap(self._peer, "out", message.since, message.until, count)
+        rollback = driver.history.last_rollback
+        if self._asks and rollback is not None and rollback.since is not None:
+            count_in = missing(message.confirmed, self._arrivals.taken, message.lives) if message.lives else None
+            driver.announce_gap(self._peer, "in", rollback.since, rollback.at, count_in)
+            driver.announce_gap(self._peer, "out", rollback.since, rollback.at, None)
+
+    def _return_interest(self, life: str) -> None:
+        """What came from its own durable clients, before it says what it knows of them."""
+        received = self._driver.broker.received_from(SUBSCRIPTIONS, self.name)
+        owned = [
+            each for each in received.items() if is_of_broker(each[0], self.name) and INSIDE in each[0].split("/")[1]
+        ]
+        for at in range(0, len(owned), RETURNED_MAX):
+            self._send_first(wire.Returned(dict(owned[at : at + RETURNED_MAX])))
+        self._send_first(wire.Returned({}, life))
+
+    def take(self, message: wire.Received | wire.Returned) -> None:
+        driver = self._driver
+        if isinstance(message, wire.Returned):
+            if not self._asks:
+                raise PeerError("returned interest that was not asked for")
+            self._returned(message.subscriptions)
+            if message.life == self._asks:
+                driver.put_neighbour(driver.neighbours[self.name]._replace(returned=message.life))
+                self._asks = ""
+            return
+        stream = driver.stream(self.name)
+        if message.number > stream.counted or message.committed > message.number:
+            raise PeerError(f"{self.name!r} received event {message.number:,}, which it was not sent")
+        stream.acknowledge(message.number)
+        if message.committed:
+            life = driver.history.life_of(message.committed)
+            if life:
+                driver.confirmations(self.name).note(life, message.committed)
 
     def take_events(self, messages: list[wire.Forward]) -> None:
-        driver = self._driver
+        driver, arrivals = self._driver, self._arrivals
         link = driver.broker.links.get(self.name)
-        if not self._store or link is None or not link.is_met:
+        if not self._lives or link is None or not link.is_met:
             raise PeerError("an event before Hello and Resume")
-        self._has_taken = True
-        received = driver.received_up_to[self.name][1]
+        ordinal = messages[0].number >> LIFE_SHIFT
+        if messages[-1].number >> LIFE_SHIFT != ordinal:
+            for run in _runs(messages):
+                self.take_events(run)
+            return
+        life = self._lives.get(ordinal, "")
+        if not life:
+            raise PeerError(f"event {messages[0].number:,} is of a life that was not named")
+        if life != self._life and self._has_kept:
+            arrivals.commit(self._life)
+        self._has_taken, self._life = True, life
+        received = arrivals.taken.get(life, 0)
         if messages[0].number <= received:
             messages = [each for each in messages if each.number > received]
         if not messages:
@@ -55,21 +170,44 @@ class NeighbourSession:
             if outcome is Outcome.REFUSED:
                 self.waits_for_space = True
             if not self.waits_for_space:
-                driver.note_received(self.name, self._store, each.number)
+                received = each.number
+        if received:
+            arrivals.note(life, received)
         self._has_kept |= Outcome.KEPT in outcomes
 
     def acknowledgement(self) -> tuple[wire.Received, int] | None:
         """Of the events that came since the last one, and the ticket that it waits for; None if there were none."""
         if not self._has_taken:
             return None
-        driver = self._driver
-        store, received = driver.received_up_to[self.name]
-        if self._has_kept:
-            driver.journal.note_received(PeerKey(NEIGHBOUR, self.name), store, received)
-            self._ticket = driver.journal.ticket
+        arrivals, life = self._arrivals, self._life
+        received = arrivals.taken.get(life, 0)
+        if self._has_kept and received:
+            arrivals.commit(life)
+            self._ticket = self._driver.journal.ticket
         self._has_taken = self._has_kept = False
-        return wire.Received(received), self._ticket
+        return wire.Received(received, arrivals.committed.get(life, 0)), self._ticket
 
     def end(self) -> None:
         """The connection has ended."""
         self._driver.stream(self.name).detach()
+
+
+class _DerivedLives(dict[int, str]):
+    """Of a store whose program does not draw lives."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__({0: ""})  # not empty: the store is known
+        self._store = store
+
+    def get(self, ordinal: int, default: str = "") -> str:  # type: ignore[override]
+        return derived_life(self._store, ordinal)
+
+
+def _runs(messages: list[wire.Forward]) -> list[list[wire.Forward]]:
+    """Events of one life after the other."""
+    runs: list[list[wire.Forward]] = []
+    for each in messages:
+        if not runs or ordinal_of(runs[-1][-1].number) != ordinal_of(each.number):
+            runs.append([])
+        runs[-1].append(each)
+    return runs

@@ -33,6 +33,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.committed = 0  # the last ticket
+        self._is_shut = False
         self._waiting: dict[Outgoing, None] = {}
         self._calls: list[tuple[int, Callable[[], None]]] = []
 
@@ -46,7 +47,13 @@ class Gate:
     def wait(self, outgoing: Outgoing) -> None:
         self._waiting[outgoing] = None
 
+    def shut(self) -> None:
+        """From now on nothing is acknowledged, whatever is on disk."""
+        self.committed, self._is_shut = -1, True
+
     def open(self, ticket: int) -> None:
+        if self._is_shut:
+            return
         self.committed = ticket
         waiting, self._waiting = self._waiting, {}
         for outgoing in waiting:

@@ -12,13 +12,22 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from thatch.delivery.driver import Driver
+from thatch.delivery.history import ordinal_of
 from thatch.delivery.journal import QueueRow
 from thatch.delivery.local_client import LocalClient
 from thatch.delivery.stream import Limits, Stream
 from thatch.errors import CallerError, shown
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
-from thatch.protocol.ids import SUBSCRIPTIONS, check_durable_id, client_id, durable_name, split_durable_name
+from thatch.protocol.ids import (
+    INSIDE,
+    SUBSCRIPTIONS,
+    check_durable_id,
+    client_id,
+    durable_name,
+    split_durable_name,
+    without_alias,
+)
 from thatch.protocol.messages import Accepted, Message, Refused, Settled
 from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 
@@ -55,15 +64,24 @@ class Queue(LocalClient):
     def __init__(self, driver: Driver, row: QueueRow, unacknowledged_bytes_max: int) -> None:
         super().__init__(driver, row.peer.name, durable=True)
         self.owner, self.id = split_durable_name(self.name)
-        self.stream = Stream(row.peer, driver.journal, _limits(row, unacknowledged_bytes_max), row.lost)
+        self.stream = Stream(
+            row.peer, driver.journal, _limits(row, unacknowledged_bytes_max), driver.first_number, row.lost
+        )
         self.reader: Reader | None = None
+        self.expires = row.expires  # interest that a neighbour has returned: until its client asks again
         self._lost_announced = 0  # of those lost, how many the reader knows of
         self._lost_kept = row.lost
 
     @property
     def row(self) -> QueueRow:
         limits = self.stream.limits
-        return QueueRow(self.stream.peer, limits.bytes_max, limits.seconds_max, self.stream.lost)
+        return QueueRow(self.stream.peer, limits.bytes_max, limits.seconds_max, self.stream.lost, self.expires)
+
+    def keep_for_good(self) -> None:
+        """Its client has asked for it."""
+        if self.expires is not None:
+            self.expires = None
+            self.driver.journal.put_queue(self.row)
 
     @property
     def where(self) -> str:
@@ -135,8 +153,17 @@ def _limits(row: QueueRow, unacknowledged_bytes_max: int) -> Limits:
 
 
 class Queues:
-    def __init__(self, driver: Driver, bytes_max: int, seconds_max: float, unacknowledged_bytes_max: int) -> None:
-        """`bytes_max` and `seconds_max`: the most that a durable subscription may ask for."""
+    def __init__(
+        self,
+        driver: Driver,
+        bytes_max: int,
+        seconds_max: float,
+        unacknowledged_bytes_max: int,
+        returned_seconds: float = 86_400.0,
+    ) -> None:
+        """`bytes_max` and `seconds_max`: the most that a durable subscription may ask for. What neighbours return after
+        a restore is kept for `returned_seconds`."""
+        self._returned_seconds = returned_seconds
         self._driver, self._unacknowledged_bytes_max = driver, unacknowledged_bytes_max
         self._bytes_max, self._seconds_max = bytes_max, seconds_max
         self._queues: dict[str, Queue] = {}
@@ -146,12 +173,15 @@ class Queues:
 
     def restore(self) -> None:
         """Before the store is started: what it holds. The broker has the subscriptions among its records."""
+        present = self._driver.history.present
         for row in self._driver.journal.queues():
             queue = self._queues[row.peer.name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
             for stored in self._driver.journal.stored(row.peer):
                 queue.stream.restore(stored)
             records = self._driver.broker.received_from(SUBSCRIPTIONS, queue.name)
             queue.connect({client_id(id): where for id, where in records.items()})
+            if present.since is not None:
+                self._driver.announce_gap(row.peer, "out", present.since, present.at, None)
 
     def is_queue(self, link: str) -> bool:
         return link in self._queues
@@ -165,10 +195,51 @@ class Queues:
                 reader.outgoing.refusal(reader.encoded(status))
         elif isinstance(message, wire.Ack):
             queue = self._queues.get(durable_name(reader.name, message.id))
-            if queue is not None and queue.reader is reader:
+            if queue is not None and queue.reader is reader and self._is_of_this_store(message, queue.stream):
                 queue.stream.acknowledge(message.number)
         elif isinstance(message, wire.DurableCancel):
             self._cancel(message.id, reader)
+
+    def take_returned(self, subscriptions: dict[str, str]) -> None:
+        """Interest of durable clients that this node had before its store went back to the past: what comes is kept for
+        them for some time, until they have asked again."""
+        rollback, now = self._driver.history.last_rollback, self._driver.clock()
+        if rollback is None or rollback.since is None:
+            return
+        for id, where in subscriptions.items():
+            home, name, _ = without_alias(id).split("/", 2)
+            if home != self._driver.broker.name or INSIDE not in name:
+                continue
+            queue = self._queues.get(name)
+            if queue is None:
+                row = QueueRow(
+                    PeerKey(DURABLE_QUEUE, name), self._bytes_max, self._seconds_max, 0, now + self._returned_seconds
+                )
+                queue = self._made(row)
+            if queue.where != where:
+                queue.subscribe(where)
+                self._driver.announce_gap(queue.stream.peer, "out", rollback.since, now, None)
+
+    def _made(self, row: QueueRow) -> Queue:
+        """A new one."""
+        queue = self._queues[row.peer.name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
+        self._driver.journal.put_queue(row)
+        queue.connect()
+        return queue
+
+    def _announce(self, peer: PeerKey) -> None:
+        """A client asks for what this store did not know: it may have asked before the store went back to the past."""
+        rollback, now = self._driver.history.last_rollback, self._driver.clock()
+        if rollback is not None and rollback.since is not None and now < rollback.at + self._returned_seconds:
+            self._driver.announce_gap(peer, "out", rollback.since, now, None)
+
+    def _is_of_this_store(self, message: wire.Ack, stream: Stream) -> bool:
+        """Whether an acknowledgement is of an event that this store has sent: one that was restored counts again from
+        where its backup was, and there are clients that have seen it before."""
+        if not message.life:
+            return stream.has_sent(message.number)
+        ordinal = self._driver.history.ordinal(message.life)
+        return ordinal_of(message.number) <= ordinal and message.number <= stream.counted
 
     def _subscribe(self, message: wire.DurableSubscribe, reader: Reader) -> None:
         check_durable_id(message.id)
@@ -184,12 +255,11 @@ class Queues:
             why = f"the disk is full: {shown(message.id)} cannot be kept; try again when there is room"
             raise CallerError(why, code="disk_full")
         if queue is None:
-            row = QueueRow(PeerKey(DURABLE_QUEUE, name), bytes_max, seconds_max, 0)
-            queue = self._queues[name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
-            self._driver.journal.put_queue(row)
-            queue.connect()
+            queue = self._made(QueueRow(PeerKey(DURABLE_QUEUE, name), bytes_max, seconds_max, 0))
         queue.stream.set_limits(bytes_max, seconds_max)
+        queue.keep_for_good()
         if queue.where != message.where:
+            self._announce(queue.stream.peer)
             queue.answer_to(reader)
             queue.subscribe(message.where)
         else:
@@ -199,16 +269,21 @@ class Queues:
         queue.attach(reader)
 
     def _cancel(self, id: str, reader: Reader) -> None:
-        name = durable_name(reader.name, id)
-        queue = self._queues.pop(name, None)
+        queue = self._queues.get(durable_name(reader.name, id))
         if queue is None:
             why = f"no durable subscription {shown(id)}"
             reader.send(wire.DurableStatus(id, "", "refused", why, "unknown_id"))
             return
-        queue.detach()
-        self._driver.gone(name, queue, forget=True)
-        self._driver.journal.drop_queue(queue.stream.peer)
+        self._end(queue)
         reader.send(wire.DurableStatus(id, "", "gone"))
+
+    def _end(self, queue: Queue) -> None:
+        """A durable subscription is no more."""
+        del self._queues[queue.name]
+        queue.detach()
+        self._driver.retire(queue.stream)
+        self._driver.gone(queue.name, queue, forget=True)
+        self._driver.journal.drop_queue(queue.stream.peer)
 
     def detach(self, reader: Reader) -> None:
         for queue in self._queues.values():
@@ -216,7 +291,11 @@ class Queues:
                 queue.detach()
 
     def tick(self, now: float) -> None:
-        for queue in self._queues.values():
+        for queue in list(self._queues.values()):
+            if queue.expires is not None and queue.expires < now:
+                log.warning("durable subscription %s: its client has not asked for it again, and it ends", queue.name)
+                self._end(queue)
+                continue
             queue.stream.tick()
             queue.stream.expire(now)
             queue.note_lost()

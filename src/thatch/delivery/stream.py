@@ -3,6 +3,8 @@
     append ─▶ [store, or memory] ─▶ sent, not acknowledged ─▶ gone
                                  cursor                    acknowledged
 
+Numbers are counted without gaps in each life of the store, from where the stream begins in it (history.py).
+
 While the receiver keeps up, an event goes to it the moment it is appended; nothing is read back. When it falls behind
 (more than a bound is not acknowledged) or was away, what it has not got is read in pages from the
 store as its acknowledgements come. So memory does not grow with what is kept.
@@ -41,9 +43,12 @@ class DiskRuns:
     def __init__(self) -> None:
         self._runs: deque[list[float]] = deque()  # last number, count, bytes, time of the last
         self.count = self.bytes = 0
+        self.first = 0  # no lower number is here, while anything is
 
     def add(self, number: int, size: int, at: float) -> None:
         run = self._runs[-1] if self._runs else None
+        if run is None:
+            self.first = number
         if run is None or run[1] >= SEGMENT_COUNT or run[2] >= SEGMENT_BYTES:
             self._runs.append([number, 1, size, at])
         else:
@@ -73,21 +78,23 @@ class DiskRuns:
 
 
 class Stream:
-    def __init__(self, peer: PeerKey, journal: Journal, limits: Limits, lost: int = 0) -> None:
+    def __init__(self, peer: PeerKey, journal: Journal, limits: Limits, first: int, lost: int = 0) -> None:
+        """`first`: what its numbers follow."""
         self.peer, self.limits = peer, limits
+        self.counted = first  # the number that was given last
         self.on_disk = DiskRuns()
         self.lost = lost  # dropped before they were acknowledged
         self._journal = journal
         self._memory_sent: deque[tuple[int, bytes]] = deque()
         self._memory_waiting: deque[tuple[int, bytes]] = deque()
         self._memory_bytes = 0  # of both
-        self._last = 0  # number appended last
+        self._last = 0  # number appended last: of this life, or of an earlier one
         self._send: Send | None = None
-        self._cursor = 0  # number sent last
+        self._cursor = self._sent_after = 0  # number sent last, and what the first that was sent followed
         self._is_reading = self._is_behind = self._reads_again = False
         self._under_way: deque[tuple[int, int]] = deque()  # number, size: sent, not acknowledged
         self._under_way_bytes = 0
-        self._life = 0  # counts attachments: a page that comes for an earlier one is late
+        self._attachments = 0  # so far: a page that comes for an earlier one is late
 
     def set_limits(self, bytes_max: int, seconds_max: float) -> None:
         """Of what is on disk, from now on."""
@@ -106,9 +113,19 @@ class Stream:
     def is_attached(self) -> bool:
         return self._send is not None
 
+    def has_sent(self, number: int) -> bool:
+        """Whether the receiver may have got this number since it was attached."""
+        return self._send is not None and self._sent_after < number <= self._cursor
+
+    @property
+    def oldest(self) -> int:
+        """No event with a lower number is kept."""
+        memory = self._memory_sent or self._memory_waiting
+        return min(self.on_disk.first if self.on_disk.count else self.counted, memory[0][0] if memory else self.counted)
+
     def append(self, event: bytes, kept: bool, now: float) -> int:
         """Keep an event, on disk if `kept`, and send it if the receiver is there and keeps up."""
-        number = self._journal.next_number()
+        number = self.counted = self.counted + 1
         is_next = self._send is not None and not self._is_behind and self._cursor >= self._last
         self._last = number
         if kept:
@@ -136,7 +153,8 @@ class Stream:
                 self.append(event, kept, now)
             return
         assert self._send is not None
-        numbers = self._journal.next_numbers(len(events))
+        numbers = range(self.counted + 1, self.counted + len(events) + 1)
+        self.counted = numbers[-1]
         size = sum(map(len, events))
         self._memory_sent.extend(zip(numbers, events, strict=True))
         self._memory_bytes += size
@@ -162,8 +180,9 @@ class Stream:
 
     def attach(self, send: Send, after: int) -> None:
         """The receiver is there, and holds what came up to a number."""
-        self._life += 1
+        self._attachments += 1
         self._send, self._cursor = send, after
+        self._sent_after = after
         self._under_way.clear()
         self._under_way_bytes = 0
         self._is_behind, self._is_reading = True, False
@@ -174,7 +193,7 @@ class Stream:
 
     def detach(self) -> None:
         self._send = None
-        self._life += 1
+        self._attachments += 1
 
     def expire(self, now: float) -> int:
         """Drop what is too old. How many events."""
@@ -215,16 +234,18 @@ class Stream:
         if self._send is None or self._is_reading:
             return
         if not self.on_disk.count:  # only memory: no need to ask the store
-            self._page([], True, self._life, self._last)
+            self._page([], True, self._attachments, self._last)
             return
         self._is_reading = True
-        life, last = self._life, self._last
-        self._journal.read(self.peer, self._cursor, PAGE_COUNT, lambda rows, whole: self._page(rows, whole, life, last))
+        attachment, last = self._attachments, self._last
+        self._journal.read(
+            self.peer, self._cursor, PAGE_COUNT, lambda rows, whole: self._page(rows, whole, attachment, last)
+        )
 
-    def _page(self, rows: list[tuple[int, bytes]], is_whole: bool, life: int, last: int) -> None:
+    def _page(self, rows: list[tuple[int, bytes]], is_whole: bool, attachment: int, last: int) -> None:
         """`last`: the number appended last when the page was asked for; all up to it are in the page, or in memory, if
         the page is not full and the store had seen all."""
-        if life != self._life or self._send is None:
+        if attachment != self._attachments or self._send is None:
             return
         self._is_reading = False
         is_end = is_whole and len(rows) < PAGE_COUNT

@@ -29,10 +29,9 @@ from thatch.errors import StoreError
 from thatch.node import migrations, schema
 from thatch.node.damage import check_files, check_pages, check_rows, damaged, sentence_of, unusable
 from thatch.node.lock import StoreLock
-from thatch.node.migrations import MARK, BackupMark, read_mark
+from thatch.node.migrations import MARK, RESTORED, BackupMark, read_mark
 
 STEP_PAGES = 64
-RESTORED = "restored"  # the key in `about` of the mark that a restore leaves for the next start
 LOGS = ("-wal", "-shm")
 
 
@@ -73,7 +72,7 @@ def finish(draft: Path, file: Path, made_at: float) -> Summary:
     try:
         with closing(sqlite3.connect(draft, isolation_level=None)) as target:
             target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log
-            life = int(target.execute(schema.GET_ABOUT, ("life",)).fetchone()[0])
+            life = int(target.execute(schema.LAST_LIFE).fetchone()[0])
             mark = BackupMark("a backup", schema.VERSION, life, made_at)
             target.execute(schema.SET_ABOUT, schema.about_row(MARK, msgspec.json.encode(mark).decode()))
             summary = _checked(target, file)

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from thatch.delivery.doors import Greeting, Identity, check_rival
 from thatch.delivery.driver import ClientEndpoint, Endpoint
+from thatch.delivery.history import check_admitted
 from thatch.delivery.neighbour import NeighbourSession
 from thatch.delivery.outgoing import Overflow
 from thatch.delivery.publisher import PublisherSession
@@ -291,8 +292,8 @@ class NeighbourConnection(Connection):
         def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
             outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
 
-        self.session = NeighbourSession(driver, name, send)
-        outgoing.open_after(encode(self.session.greeting()), driver.journal.ticket)
+        self.session = NeighbourSession(driver, name, send, self._send_first, self.node.queues.take_returned)
+        outgoing.open_after(self.encoded(self.session.greeting()), driver.journal.ticket)
 
     def _judge(self, hello: Hello, resume: wire.Resume) -> None:
         """The peer has said who it is: it comes in, or an error says why not."""
@@ -303,16 +304,23 @@ class NeighbourConnection(Connection):
                 raise PeerError(f"{name!r} is connected already: one side of a link dials")
             if other.identity is not None:
                 check_rival(name, identity, other.identity)
+        check_admitted(driver.neighbours.get(name), resume)
         self.identity = identity
         self.greeted(hello)
         if self.session is None:
             self._connect(name)
+        session = self._met()
+        session.admit(resume)
         driver.take(hello, name)
         link = driver.broker.links.get(name)
-        if self.session is not None and link is not None and link.is_met:
+        if link is not None and link.is_met:
             self._is_new_link, self.was_met = False, True
             log.info("neighbour %s is connected", name)
-            self.session.take(resume)
+            session.resume(resume)
+
+    def _send_first(self, message: Message) -> None:
+        """No event overtakes it."""
+        self.outgoing.hold_for(self.encoded(message), self.node.driver.journal.ticket)
 
     async def take_all(self, messages: list[Message]) -> None:
         turn = time.monotonic() + SLICE_SECONDS
@@ -332,7 +340,7 @@ class NeighbourConnection(Connection):
         acknowledgement = None if self.session is None else self.session.acknowledgement()
         if acknowledgement is not None:
             received, ticket = acknowledgement
-            self.outgoing.answer(encode(received), ticket)
+            self.outgoing.answer(self.encoded(received), ticket)
             await self.node.wait_for_backlog(but=self)
 
     def _met(self) -> NeighbourSession:
@@ -344,11 +352,13 @@ class NeighbourConnection(Connection):
         if isinstance(message, Refused):
             self.was_refused |= not self.was_met
             self.node.driver.note_refused_by(message.code, self.name or "a peer", message.reason)
+            if message.code == "history" and self.name:
+                self.node.end_as_old_copy(self.name, message.reason)
         elif self.identity is None:
             both = self._greeting.take(message)
             if both is not None:
                 self._judge(*both)
-        elif isinstance(message, wire.Resume | wire.Received):
+        elif isinstance(message, wire.Received | wire.Returned):
             self._met().take(message)
         elif isinstance(message, wire.NodeMessage):
             raise PeerError(f"a neighbour takes no {type(message).__name__}")

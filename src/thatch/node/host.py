@@ -40,6 +40,9 @@ class Host(Protocol):
     def give_name_to_neighbour(self, name: str) -> None:
         """A neighbour comes: a client that has its name gives it up."""
 
+    def end_as_old_copy(self, neighbour: str, reason: str) -> None:
+        """A neighbour refuses the store of this node: acknowledge nothing more, and end."""
+
     def client_left(self, client: Any) -> None:
         """A client's connection has ended."""
 

@@ -28,6 +28,7 @@ from thatch.protocol.messages import Message, Publish, Refused
 from thatch.space.json_values import read_json, typed_event
 
 log = logging.getLogger("thatch.node")
+GAPS_SHOWN = 1_000
 SETTLE_SECONDS = 10.0
 ALIVE_SECONDS = 15.0  # between comments to a reader to whom nothing else is sent
 BODY_MAX = 4 * 2**20
@@ -229,6 +230,10 @@ class HttpDoor:
             "ready": node.is_ready,
             "store": "full" if node.store.is_full else "ok",
             "neighbours": neighbours,
+            "gaps": [
+                {"peer": peer.name, "side": side, "since": since, "until": until, "count": missing}
+                for _, peer, side, since, until, missing in node.driver.gaps[-GAPS_SHOWN:]
+            ],
         }
         return _answer(state, 200 if node.is_ready else 503)
 

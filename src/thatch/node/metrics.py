@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from thatch.broker.link import Counts
+from thatch.delivery.journal import GapRow
 from thatch.node.host import Host
 
 Sample = tuple[dict[str, str], float]
@@ -94,6 +95,26 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
         "Events lost to the limit of a durable subscription.",
         [({"queue": each.name}, each.stream.lost) for each in queues],
     )
+    yield from _families_of_gaps(node.driver.gaps)
     yield "store_full", "gauge", "Whether the disk is full.", [({}, float(store.is_full))]
     yield "store_commits_total", "counter", "Transactions.", [({}, store.commits)]
     yield "store_failures_total", "counter", "Transactions that failed and are tried again.", [({}, store.failures)]
+
+
+def _families_of_gaps(gaps: Sequence[GapRow]) -> Iterator[tuple[str, str, str, list[Sample]]]:
+    yield (
+        "rollbacks_total",
+        "counter",
+        "Stores that went back to the past: this one, and those of neighbours.",
+        [({}, len({(each.since, each.until) for each in gaps}))],
+    )
+    spans: dict[tuple[str, str], float] = {}
+    for gap in gaps:
+        place = gap.peer.name, gap.side
+        spans[place] = spans.get(place, 0.0) + gap.until - gap.since
+    yield (
+        "gap_seconds",
+        "gauge",
+        "How long events were acknowledged that may be missing since a store went back to the past.",
+        [({"peer": peer, "side": side}, seconds) for (peer, side), seconds in spans.items()],
+    )

@@ -30,13 +30,14 @@ from urllib.parse import quote
 
 import msgspec
 
+from thatch.delivery.history import derived_life
 from thatch.errors import StoreError
 from thatch.node import schema
 from thatch.node.damage import check_rows, damaged
 from thatch.protocol.records import CLIENT, DURABLE_QUEUE, NEIGHBOUR, PeerKind
 
 log = logging.getLogger("thatch.node")
-MARK = "backup"  # the key in `about`
+MARK, RESTORED = "backup", "restored"  # keys in `about`: of a copy, and of one that an operator put in a store's place
 ROW_BYTES = 32  # by which a row may grow
 SPARE_BYTES = 2**20
 # Of a migration, in order: `reached` is called with each when it comes to it.
@@ -275,7 +276,7 @@ def _to_2(connection: sqlite3.Connection) -> None:
     for table in ("queues", "events"):
         connection.execute(f"ALTER TABLE {table} RENAME TO {table}_1")
     for table in MOVED:
-        connection.execute(schema.SCHEMA[table])
+        connection.execute(SCHEMA_2[table])
     for statement in MOVES:
         connection.execute(statement)
     names = [name for (name,) in connection.execute("SELECT DISTINCT queue FROM events_1")]
@@ -386,5 +387,111 @@ TO_2 = Migration(
         f"WHERE peer_kind = {QUEUE_NUMBER} AND peer NOT IN (SELECT peer FROM queues) LIMIT 1"
     },
 )
-MIGRATIONS = (TO_2,)
+
+
+# --- From 2 to 3: a number belongs to a life of a store, and neighbours are known or accepted -------------------------
+
+
+def _to_3(connection: sqlite3.Connection) -> None:
+    """Version 2 has the number of its last life, and of each neighbour the store and one number of it. The lives of
+    then get ids that the other side of the link derives in the same way. A neighbour of which nothing ever came is
+    nobody: any stranger could make a link."""
+    connection.create_function("summed", -1, schema.summed, deterministic=True)
+    connection.create_function("derived_life", 2, derived_life, deterministic=True)
+    for table in CHANGED_3:
+        connection.execute(f"ALTER TABLE {table} RENAME TO {table}_2")
+    for table in (*CHANGED_3, "lives", "neighbours", "confirmed", "gaps"):
+        connection.execute(schema.SCHEMA[table])
+    for statement in MOVES_3:
+        connection.execute(statement)
+    for table in CHANGED_3:
+        connection.execute(f"DROP TABLE {table}_2")
+
+
+SCHEMA_2 = {
+    **schema.SCHEMA,
+    "queues": """
+        CREATE TABLE queues (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, bytes_max INTEGER NOT NULL,
+            seconds_max REAL NOT NULL, lost INTEGER NOT NULL, sum INTEGER NOT NULL,
+            PRIMARY KEY (peer_kind, peer)) WITHOUT ROWID""",
+    "received": """
+        CREATE TABLE received (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, store TEXT NOT NULL,
+            number INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (peer_kind, peer)) WITHOUT ROWID""",
+}
+NEIGHBOUR_NUMBER = schema.KIND_NUMBERS[NEIGHBOUR]
+CHANGED_3 = ("queues", "received")
+OF_LIFE = "(SELECT CAST(value AS INTEGER) FROM about WHERE key = 'life')"
+IDENTITY = "(SELECT value FROM about WHERE key = 'identity')"
+
+
+CAME_3 = ("subscriptions", "advertisements", "events")
+
+
+def _is_real(received: str) -> str:
+    """Of a link of a neighbour: whether anything ever came over it, or is kept for it. `received`: the table's name."""
+    somewhere = "\n    OR ".join(
+        f"peer IN (SELECT peer FROM {table} WHERE peer_kind = {NEIGHBOUR_NUMBER}{more})"
+        for table, more in (
+            ("subscriptions", ""),
+            ("advertisements", ""),
+            ("events", ""),
+            (received, " AND number > 0"),
+        )
+    )
+    return f"({somewhere})"
+
+
+NEIGHBOURS_3 = f"peer_kind = {NEIGHBOUR_NUMBER} AND {_is_real('received_2')}"
+STRANGERS_3 = f"peer_kind = {NEIGHBOUR_NUMBER} AND NOT {_is_real('received_2')}"
+OF_LINK = "FROM received_2 AS r WHERE r.peer_kind = links.peer_kind AND r.peer = links.peer AND r.number > 0"
+MOVES_3 = (
+    _moved(
+        "queues",
+        "peer_kind, peer, bytes_max, seconds_max, lost, expires",
+        "SELECT peer_kind, peer, bytes_max, seconds_max, lost, NULL AS expires FROM queues_2",
+    ),
+    _moved(
+        "received",
+        "peer_kind, peer, life, number, place",
+        "SELECT peer_kind, peer, derived_life(store, number >> 40) AS life, number, 1 AS place FROM received_2 "
+        "WHERE number > 0",
+    ),
+    _moved(
+        "lives",
+        "ordinal, id, at, cause, since",
+        f"WITH RECURSIVE counted(ordinal) AS (SELECT 1 UNION ALL SELECT ordinal + 1 FROM counted "
+        f"WHERE ordinal < {OF_LIFE}) SELECT ordinal, derived_life({IDENTITY}, ordinal) AS id, 0.0 AS at, "
+        f"'start' AS cause, NULL AS since FROM counted WHERE {OF_LIFE} > 0",
+    ),
+    _moved(
+        "neighbours",
+        "peer, state, store, life, knows, returned, restored",
+        f"SELECT peer, 'accepted' AS state, ifnull((SELECT r.store {OF_LINK}), '') AS store, "
+        f"ifnull((SELECT derived_life(r.store, r.number >> 40) {OF_LINK}), '') AS life, '' AS knows, '' AS returned, "
+        f"'' AS restored FROM links WHERE {NEIGHBOURS_3}",
+    ),
+    f"DELETE FROM preserved WHERE {STRANGERS_3}",
+    f"DELETE FROM links WHERE {STRANGERS_3}",
+    "DELETE FROM about WHERE key = 'life'",
+)
+TO_3 = Migration(
+    3,
+    sums=dict.fromkeys(SCHEMA_2.keys() - {"lives", "neighbours", "confirmed", "gaps"}, schema.summed)
+    | {"events": schema.event_sum, "images": schema.image_sum},
+    run=_to_3,
+    counts={
+        **{table: f"SELECT count(*) FROM {table}" for table in ("subscriptions", "advertisements", "spaces", "queues")},
+        "events": "SELECT count(*) FROM events",
+        "links": f"SELECT count(*) FROM links WHERE peer_kind <> {NEIGHBOUR_NUMBER} OR {_is_real('received')}",
+        "neighbours": f"SELECT count(*) FROM links WHERE peer_kind = {NEIGHBOUR_NUMBER} AND {_is_real('received')}",
+        "lives": "SELECT CAST(value AS INTEGER) FROM about WHERE key = 'life'",
+        "received": "SELECT count(*) FROM received WHERE number > 0",
+        "about": "SELECT count(*) - 1 FROM about",
+        "images": "SELECT count(*) FROM images",
+        "statistics": "SELECT count(*) FROM statistics",
+    },
+    never_before={},
+    never_after={},
+)
+MIGRATIONS = (TO_2, TO_3)
 OLDEST = MIGRATIONS[0].version - 1

@@ -9,7 +9,7 @@ import signal
 import socket
 from importlib.util import find_spec
 
-from thatch.errors import ConfigError, StoreError
+from thatch.errors import ConfigError, OldCopyError, StoreError
 from thatch.node.config import Config
 from thatch.node.damage import sentence_of
 from thatch.node.logs import begin
@@ -67,6 +67,8 @@ async def _serve(config: Config) -> None:
         await node.is_over.wait()
     finally:
         await node.stop()
+    if isinstance(node.failure, OldCopyError):
+        raise node.failure
     if node.failure is not None:
         why = sentence_of(node.failure)
         raise StoreError(f"store {config.store_path}: cannot be written any more: {why}") from node.failure

@@ -1,10 +1,15 @@
 """The tables of the store, and the statements that read and write them: the SQL of each table is here.
 
-    about                       what the store is: name, identity, life, the space at first; `backup` in a copy
+    about                       what the store is: name, identity, the space at first; `backup` in a copy, `restored` in
+                                one that an operator has put in the place of a store
+    lives                       each start of a node on it (delivery/history.py)
     links, subscriptions,       the broker's records, a table for each kind. `place` counts the records of all
     advertisements, preserved,  tables in the order in which they were put
     spaces
-    queues, events, received    durable subscriptions; what is kept for a peer; what came from a neighbour last
+    queues, events              durable subscriptions; what is kept for a peer
+    neighbours                  who they are: accepted by an operator or forgotten, their store, its last life
+    received, confirmed         by life: up to which number a neighbour's events came, and it has ours on its disk
+    gaps                        intervals that were announced: what was acknowledged in them may be missing
     images, statistics          what the broker had worked out; totals
 
 A key that names a peer begins with its kind, as a number (1 client, 2 neighbour, 3 durable queue): a text in the key
@@ -44,7 +49,7 @@ from thatch.protocol.records import (
     SubscriptionRecord,
 )
 
-VERSION = 2
+VERSION = 3
 KIND_NUMBERS: dict[PeerKind, int] = {CLIENT: 1, NEIGHBOUR: 2, DURABLE_QUEUE: 3}
 PEERS_MAX = 2**14  # keys that are made once
 KINDS = {number: kind for kind, number in KIND_NUMBERS.items()}
@@ -72,14 +77,27 @@ SCHEMA = {
             sum INTEGER NOT NULL)""",
     "queues": """
         CREATE TABLE queues (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, bytes_max INTEGER NOT NULL,
-            seconds_max REAL NOT NULL, lost INTEGER NOT NULL, sum INTEGER NOT NULL,
+            seconds_max REAL NOT NULL, lost INTEGER NOT NULL, expires REAL, sum INTEGER NOT NULL,
             PRIMARY KEY (peer_kind, peer)) WITHOUT ROWID""",
     "events": """
         CREATE TABLE events (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL,
             event BLOB NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (peer_kind, peer, number)) WITHOUT ROWID""",
+    "lives": """
+        CREATE TABLE lives (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at REAL NOT NULL, cause TEXT NOT NULL,
+            since REAL, sum INTEGER NOT NULL)""",
+    "neighbours": """
+        CREATE TABLE neighbours (name TEXT PRIMARY KEY, state TEXT NOT NULL, store TEXT NOT NULL, life TEXT NOT NULL,
+            knows TEXT NOT NULL, returned TEXT NOT NULL, restored TEXT NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID""",
     "received": """
-        CREATE TABLE received (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, store TEXT NOT NULL,
-            number INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (peer_kind, peer)) WITHOUT ROWID""",
+        CREATE TABLE received (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, life TEXT NOT NULL,
+            number INTEGER NOT NULL, place INTEGER NOT NULL, sum INTEGER NOT NULL,
+            PRIMARY KEY (peer_kind, peer, life)) WITHOUT ROWID""",
+    "confirmed": """
+        CREATE TABLE confirmed (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, life TEXT NOT NULL,
+            number INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (peer_kind, peer, life)) WITHOUT ROWID""",
+    "gaps": """
+        CREATE TABLE gaps (place INTEGER PRIMARY KEY, peer_kind INTEGER NOT NULL, peer TEXT NOT NULL,
+            side TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL, missing INTEGER, sum INTEGER NOT NULL)""",
     "images": """
         CREATE TABLE images (name TEXT PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID""",
     "statistics": """
@@ -88,15 +106,27 @@ SCHEMA = {
 
 SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?, ?)"
 GET_ABOUT = "SELECT value FROM about WHERE key = ?"
-PUT_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?, ?)"
+DROP_ABOUT = "DELETE FROM about WHERE key = ?"
+PUT_LIFE = "INSERT OR REPLACE INTO lives VALUES (?, ?, ?, ?, ?, ?)"
+LAST_LIFE = "SELECT max(ordinal) FROM lives"
+GET_LIVES = "SELECT ordinal, id, at, cause, since FROM lives ORDER BY ordinal"
+PUT_NEIGHBOUR = "INSERT OR REPLACE INTO neighbours VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+GET_NEIGHBOURS = "SELECT name, state, store, life, knows, returned, restored FROM neighbours ORDER BY name"
+PUT_GAP = "INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+GET_GAPS = "SELECT place, peer_kind, peer, side, since, until, missing FROM gaps ORDER BY place"
+PUT_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?, ?, ?)"
 DROP_QUEUE = "DELETE FROM queues WHERE peer_kind = ? AND peer = ?"
-GET_QUEUES = "SELECT peer_kind, peer, bytes_max, seconds_max, lost FROM queues ORDER BY peer_kind, peer"
+GET_QUEUES = "SELECT peer_kind, peer, bytes_max, seconds_max, lost, expires FROM queues ORDER BY peer_kind, peer"
 PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)"
 DROP_EVENTS = "DELETE FROM events WHERE peer_kind = ? AND peer = ? AND number <= ?"
 GET_EVENTS = "SELECT number, event FROM events WHERE peer_kind = ? AND peer = ? AND number > ? ORDER BY number LIMIT ?"
 GET_SIZES = "SELECT number, at, length(event) FROM events WHERE peer_kind = ? AND peer = ? ORDER BY number"
-SET_RECEIVED = "INSERT OR REPLACE INTO received VALUES (?, ?, ?, ?, ?)"
-GET_RECEIVED = "SELECT peer_kind, peer, store, number FROM received"
+LAST_KEPT_AT = "SELECT max(at) FROM events"
+SET_RECEIVED = "INSERT OR REPLACE INTO received VALUES (?, ?, ?, ?, ?, ?)"
+DROP_RECEIVED = "DELETE FROM received WHERE peer_kind = ? AND peer = ? AND place <= ?"
+GET_RECEIVED = "SELECT peer_kind, peer, life, number, place FROM received ORDER BY peer_kind, peer, place"
+SET_CONFIRMED = "INSERT OR REPLACE INTO confirmed VALUES (?, ?, ?, ?, ?)"
+GET_CONFIRMED = "SELECT peer_kind, peer, life, number FROM confirmed ORDER BY peer_kind, peer, life"
 SET_IMAGE = "INSERT OR REPLACE INTO images VALUES ('broker', ?, ?)"
 GET_IMAGE = "SELECT data FROM images WHERE name = 'broker'"
 SET_STATISTIC = "INSERT OR REPLACE INTO statistics VALUES (?, ?, ?)"

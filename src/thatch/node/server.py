@@ -18,7 +18,7 @@ from thatch.delivery.driver import Driver, Endpoint
 from thatch.delivery.outgoing import Gate
 from thatch.delivery.queues import Queues
 from thatch.delivery.stream import Limits
-from thatch.errors import ConfigError, StoreError, shown
+from thatch.errors import ConfigError, OldCopyError, StoreError, shown
 from thatch.node.admin import AdminDoor
 from thatch.node.ballast import BYTES as BALLAST_BYTES
 from thatch.node.config import Config
@@ -66,9 +66,10 @@ class Node:
             config.retention.queue_bytes_max,
             config.retention.queue_seconds_max,
             config.flow.unacknowledged_bytes_max // 4,
+            config.retention.returned_seconds,
         )
         self._before = self.store.statistics()
-        admitted = expected_of({})
+        admitted = expected_of({row.name: row.state for row in self.store.neighbours()})
         self.doors = Doors(config.name, config.neighbours, config.accept, admitted)
         self.http, self.admin = HttpDoor(self), AdminDoor(self)
         self.is_ready = False
@@ -311,6 +312,19 @@ class Node:
         self._away[connection.name] = time.time() + self.config.timing.linger_seconds
         if connection.overflowed:
             self._notices[connection.name] = connection.reason
+
+    def end_as_old_copy(self, neighbour: str, reason: str) -> None:
+        if self.is_over.is_set():
+            return
+        self.gate.shut()
+        self.is_ready = False
+        self.failure = OldCopyError(
+            f"neighbour {neighbour!r} refuses store {self.store.path}, which is an old copy, or another copy of it is "
+            f"in use. To go on with this one, run `thatch admin accept {self.config.name}` at {neighbour!r}, and start "
+            "again"
+        )
+        log.critical("%s: %s", self.failure, reason)
+        self.is_over.set()
 
     def note_skipped(self, kind: str, peer: str) -> None:
         self.skipped_count += 1

@@ -3,8 +3,8 @@
 Whoever wants something written says so and gets a *ticket*; the thread writes whatever has come meanwhile in one
 transaction (group commit), and then says up to which ticket all is on disk. Nothing is acknowledged to anybody before.
 
-Numbers of events rise over restarts: each life of the store begins 2^40 further on, so that a number that was handed
-out and never reached the disk is not used again.
+Opening it begins a *life* (delivery/history.py), which is on disk before anything else happens, and then in a file
+beside the store: a store whose lives do not have that one is an old copy.
 
 A full disk keeps the batch and tries again until there is room; while `is_full` the node refuses new work. What must go
 on all the same has the room of a ballast.
@@ -15,7 +15,9 @@ of a store is in delivery/journal.py.
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 import sqlite3
 import threading
 import time
@@ -25,7 +27,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from thatch.delivery.journal import Page, QueueRow, StoredRow
+from thatch.delivery.history import LIFE_BYTES, next_life
+from thatch.delivery.journal import ConfirmedRow, GapRow, LifeRow, NeighbourRow, Page, QueueRow, ReceivedRow, StoredRow
 from thatch.errors import StoreError
 from thatch.node import ballast, migrations, schema
 from thatch.node.ballast import Ballast
@@ -34,13 +37,14 @@ from thatch.node.lock import StoreLock
 from thatch.node.schema import KIND_NUMBERS, PUT_EVENT, event_sum
 from thatch.protocol.records import Drop, PeerKey, Record, RecordChange
 
-LIFE_SHIFT = 40
 RETRY_SECONDS = 0.25  # between tries on a full disk
 SHRINK_SECONDS = 10.0  # between tries to make the file smaller then
 SHRUNK_BYTES = 2 * ballast.BYTES  # what that must give at least
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 T = TypeVar("T")
+LIFE_FILE = ".life"  # added to the name of the store
+
 Write = tuple[str, tuple[Any, ...]]
 
 
@@ -73,6 +77,8 @@ class Store:
             raise
         self.identity = self._about("identity")
         self._with_room(self._begin_life)
+        life_file = self.path.with_name(self.path.name + LIFE_FILE)
+        self._with_room(lambda: _write_beside(life_file, self.lives()[-1].id))
         if self._ballast is not None and not self._ballast.make():
             self.is_full = self._ballast.is_owed
         self._place = schema.last_place(self._connection)
@@ -87,14 +93,29 @@ class Store:
     # --- What there is, read before the thread starts ----------------------------------------------------------------
 
     def _begin_life(self) -> None:
-        self.life = int(self._about("life")) + 1
-        self._number = self.life << LIFE_SHIFT
+        """On disk in the store first: the file beside it never names a life that the store does not have."""
+        life_file = self.path.with_name(self.path.name + LIFE_FILE)
+        mark = migrations.read_mark(self._connection)
+        life = next_life(
+            self.lives(),
+            secrets.token_hex(LIFE_BYTES),
+            time.time(),
+            noted=life_file.read_text().strip() if life_file.exists() else "",
+            copied_at=None if mark is None else mark.made_at,
+            is_restored=self._has_about(migrations.RESTORED),
+            kept_at=self._connection.execute(schema.LAST_KEPT_AT).fetchone()[0] or 0.0,
+        )
         with self._connection:
             self._connection.execute("BEGIN")
-            self._connection.execute(schema.SET_ABOUT, schema.about_row("life", str(self.life)))
+            self._connection.execute(schema.PUT_LIFE, (*life, schema.summed(*life)))
+            for key in (migrations.MARK, migrations.RESTORED):
+                self._connection.execute(schema.DROP_ABOUT, (key,))
 
     def _about(self, key: str) -> str:
         return self._connection.execute(schema.GET_ABOUT, (key,)).fetchone()[0]
+
+    def _has_about(self, key: str) -> bool:
+        return self._connection.execute(schema.GET_ABOUT, (key,)).fetchone() is not None
 
     @property
     def space(self) -> str | None:
@@ -115,10 +136,23 @@ class Store:
         """The events that are kept for a peer, without their bytes."""
         return (StoredRow(*row) for row in self._connection.execute(schema.GET_SIZES, schema.peer_row(peer)))
 
-    def received_up_to(self) -> dict[PeerKey, tuple[str, int]]:
-        """By peer: the store behind the link, and the number that came from there last."""
+    def lives(self) -> list[LifeRow]:
+        return [LifeRow(*row) for row in self._connection.execute(schema.GET_LIVES)]
+
+    def received(self) -> list[ReceivedRow]:
         rows = self._connection.execute(schema.GET_RECEIVED)
-        return {schema.peer_of(kind, name): (store, number) for kind, name, store, number in rows}
+        return [ReceivedRow(schema.peer_of(kind, name), *row) for kind, name, *row in rows]
+
+    def confirmed(self) -> list[ConfirmedRow]:
+        rows = self._connection.execute(schema.GET_CONFIRMED)
+        return [ConfirmedRow(schema.peer_of(kind, name), *row) for kind, name, *row in rows]
+
+    def neighbours(self) -> list[NeighbourRow]:
+        return [NeighbourRow(*row) for row in self._connection.execute(schema.GET_NEIGHBOURS)]
+
+    def gaps(self) -> list[GapRow]:
+        rows = self._connection.execute(schema.GET_GAPS)
+        return [GapRow(place, schema.peer_of(kind, name), *row) for place, kind, name, *row in rows]
 
     def image(self) -> bytes | None:
         """What the broker had worked out (thatch.broker.image)."""
@@ -139,14 +173,6 @@ class Store:
     def ticket(self) -> int:
         """The ticket of what was asked for last."""
         return self._asked
-
-    def next_number(self) -> int:
-        self._number += 1
-        return self._number
-
-    def next_numbers(self, count: int) -> range:
-        self._number += count
-        return range(self._number - count + 1, self._number + 1)
 
     def set_space(self, text: str) -> None:
         self._write((schema.SET_ABOUT, schema.about_row("space", text)))
@@ -179,9 +205,26 @@ class Store:
         """The events that are kept for a peer, up to this number."""
         self._write((schema.DROP_EVENTS, (*schema.peer_row(peer), number)))
 
-    def note_received(self, peer: PeerKey, store: str, number: int) -> None:
-        row = *schema.peer_row(peer), store, number
-        self._write((schema.SET_RECEIVED, (*row, schema.summed(*row))))
+    def put_life(self, row: LifeRow) -> None:
+        self._write((schema.PUT_LIFE, (*row, schema.summed(*row))))
+
+    def note_received(self, row: ReceivedRow) -> None:
+        values = *schema.peer_row(row.peer), row.life, row.number, row.place
+        self._write((schema.SET_RECEIVED, (*values, schema.summed(*values))))
+
+    def drop_received(self, peer: PeerKey, place: int) -> None:
+        self._write((schema.DROP_RECEIVED, (*schema.peer_row(peer), place)))
+
+    def note_confirmed(self, row: ConfirmedRow) -> None:
+        values = *schema.peer_row(row.peer), row.life, row.number
+        self._write((schema.SET_CONFIRMED, (*values, schema.summed(*values))))
+
+    def put_neighbour(self, row: NeighbourRow) -> None:
+        self._write((schema.PUT_NEIGHBOUR, (*row, schema.summed(*row))))
+
+    def put_gap(self, row: GapRow) -> None:
+        values = row.place, *schema.peer_row(row.peer), *row[2:]
+        self._write((schema.PUT_GAP, (*values, schema.summed(*values))))
 
     def note_statistics(self, values: dict[str, int]) -> None:
         for row in values.items():
@@ -299,7 +342,7 @@ class Store:
         """What a start has to write. On a full disk it has the ballast's room."""
         try:
             return function()
-        except (StoreError, sqlite3.OperationalError) as error:
+        except (StoreError, OSError, sqlite3.OperationalError) as error:
             is_full = is_full_disk(error) or is_full_disk(error.__cause__)
             if not is_full or self._ballast is None or not self._ballast.give_up():
                 raise
@@ -372,15 +415,36 @@ class Store:
 
 def is_full_disk(error: BaseException | None) -> bool:
     """Whether the disk has no room, or does not work now."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOSPC
     return isinstance(error, sqlite3.OperationalError) and (error.sqlite_errorcode & 0xFF) in FULL
 
 
+def _write_beside(path: Path, text: str) -> None:
+    """A file that is always whole: the text of now, or that of before."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(draft, path)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
 def _shortened(writes: list[Write]) -> list[Write]:
-    """Without the events that are deleted before they are written, and without deletions that a later one repeats."""
-    drops = schema.DROP_EVENTS
+    """Without the events that are deleted before they are written, and without deletions and acknowledgements that a
+    later one repeats."""
+    drops, confirms = schema.DROP_EVENTS, schema.SET_CONFIRMED
     if not any(statement is drops for statement, _ in writes):
         return writes
     deleted: dict[tuple[Any, ...], int] = {}  # by peer: up to which number later deletions go
+    confirmed: set[tuple[Any, ...]] = set()  # by peer and life
     kept: list[Write] = []
     for write in reversed(writes):
         statement, row = write
@@ -390,6 +454,10 @@ def _shortened(writes: list[Write]) -> list[Write]:
                 continue
             if statement is drops:
                 deleted[peer] = number
+        elif statement is confirms:
+            if row[:3] in confirmed:
+                continue
+            confirmed.add(row[:3])
         kept.append(write)
     kept.reverse()
     return kept
@@ -447,20 +515,18 @@ def _make(path: Path, name: str) -> None:
         connection.execute(f"PRAGMA user_version = {schema.VERSION}")
         for table in schema.SCHEMA.values():
             connection.execute(table)
-        for key, value in (("name", name), ("identity", uuid.uuid4().hex), ("life", "0")):
+        for key, value in (("name", name), ("identity", uuid.uuid4().hex)):
             connection.execute(schema.SET_ABOUT, schema.about_row(key, value))
         connection.close()
         os.rename(draft, path)
     except sqlite3.OperationalError as error:
         raise StoreError(f"store {path}: cannot be made: {sentence_of(error)}") from error
-    folder = os.open(path.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    _sync(path.parent)
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, name: str) -> None:
     about = dict(connection.execute("SELECT key, value FROM about").fetchall())
-    missing = {"name", "identity", "life"} - about.keys()
+    missing = {"name", "identity"} - about.keys()
     if missing:
         raise damaged(path, f"damaged: it does not say its {', '.join(sorted(missing))}")
     if about["name"] != name:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from thatch.broker import Broker, Settings
 from thatch.delivery.driver import ClientEndpoint, Driver, Endpoint
+from thatch.delivery.history import check_admitted
 from thatch.delivery.neighbour import NeighbourSession
 from thatch.delivery.outgoing import Gate, Outgoing
 from thatch.delivery.publisher import PublisherSession
@@ -85,7 +86,7 @@ class NodeProcess:
     def __init__(self, machine: Machine, around: Surroundings) -> None:
         self.machine, self.around, self.is_over = machine, around, False
         agenda, rng, clauses = around.agenda, around.rng, around.clauses
-        self.store = store = SimulatedStore(machine.disk, agenda, rng, machine.commit_seconds)
+        self.store = store = SimulatedStore(machine.disk, agenda, rng, machine.commit_seconds, self.clock())
         if store.space is None:
             store.set_space(clauses.space.to_json())
         meaning = clauses.compiled, clauses.read_space
@@ -345,6 +346,8 @@ class NeighbourEnd(NodeEnd):
         super().__init__(process, pipe, is_open=False)
         self.dialled = dialled
         self.session: NeighbourSession | None = None
+        self._hello: Hello | None = None  # its greeting, until its Resume has come
+        self._is_greeted = False
 
     @property
     def waits_for_space(self) -> bool:
@@ -362,8 +365,13 @@ class NeighbourEnd(NodeEnd):
             other.peer_left()
         self.driver.connect(name, self)
         self.driver.take(self.driver.next_link_up(), name)
-        self.session = NeighbourSession(self.driver, name, self._forward)
+        self.session = NeighbourSession(
+            self.driver, name, self._forward, self._send_first, self.process.queues.take_returned
+        )
         self.outgoing.open_after(encode(self.session.greeting()), self.process.store.ticket)
+
+    def _send_first(self, message: Message) -> None:
+        self.outgoing.hold_for(self.encoded(message), self.process.store.ticket)
 
     def _forward(self, numbers: Sequence[int], events: Sequence[bytes]) -> None:
         self.outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
@@ -373,7 +381,11 @@ class NeighbourEnd(NodeEnd):
             if isinstance(message, wire.Forward):
                 self.note_event(message.number, message.event)
                 self._met().take_events([message])
-            elif isinstance(message, wire.Resume | wire.Received):
+            elif isinstance(message, wire.Resume):
+                self._resume(message)
+            elif self._hello is not None:
+                raise PeerError(f"Resume follows Hello, not {type(message).__name__}")
+            elif isinstance(message, wire.Received | wire.Returned):
                 self._met().take(message)
             elif isinstance(message, wire.NodeMessage):
                 raise PeerError(f"a neighbour takes no {type(message).__name__}")
@@ -390,13 +402,24 @@ class NeighbourEnd(NodeEnd):
         return self.session
 
     def _control(self, message: Message) -> None:
-        if not self.name:
-            if not isinstance(message, Hello) or message.is_client:
-                raise PeerError(f"a neighbour begins with Hello, not with {type(message).__name__}")
-            self.meet(message.name)
-        if isinstance(message, Hello):
-            self.greeted(message)
+        if isinstance(message, Hello) and not self._is_greeted:
+            self._hello = message
+            return
         self.driver.take(message, self.name)
+
+    def _resume(self, message: wire.Resume) -> None:
+        hello, self._hello, self._is_greeted = self._hello, None, True
+        if hello is None or hello.is_client:
+            raise PeerError(f"a neighbour begins with Hello, not with {type(hello or message).__name__}")
+        if not self.name:
+            check_admitted(self.driver.neighbours.get(hello.name), message)
+            self.meet(hello.name)
+        self.greeted(hello)
+        session = self._met()
+        session.admit(message)
+        self.driver.take(hello, self.name)
+        if self.driver.broker.links[self.name].is_met:
+            session.resume(message)
 
     def peer_left(self) -> None:
         if self.session is not None and self.driver.endpoints.get(self.name) is self:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from thatch.delivery.journal import QueueRow, StoredRow
+from thatch.delivery.history import LIFE_BYTES, next_life
+from thatch.delivery.journal import ConfirmedRow, GapRow, LifeRow, NeighbourRow, QueueRow, ReceivedRow, StoredRow
 from thatch.protocol.messages import Publish
 from thatch.protocol.records import Drop, PeerKey, Record, RecordChange, RecordKey
 from thatch.sim.agenda import Agenda
 
-LIFE_SHIFT = 40
 RETRY_SECONDS = 0.25  # between tries on a full disk
 READ_SECONDS = 0.0002
 
@@ -33,12 +33,15 @@ class Disk:
     """What is on disk: it stays when the process ends."""
 
     identity: str
-    life: int = 0
+    lives: dict[int, LifeRow] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)
     records: dict[RecordKey, Record] = field(default_factory=dict)  # in the order in which they were put
     queues: dict[PeerKey, QueueRow] = field(default_factory=dict)
     events: dict[PeerKey, dict[int, tuple[float, bytes, str]]] = field(default_factory=dict)  # time, event, its id
-    received: dict[PeerKey, tuple[str, int]] = field(default_factory=dict)
+    received: dict[tuple[PeerKey, str], ReceivedRow] = field(default_factory=dict)  # by peer and life
+    confirmed: dict[tuple[PeerKey, str], ConfirmedRow] = field(default_factory=dict)
+    neighbours: dict[str, NeighbourRow] = field(default_factory=dict)
+    gaps: dict[int, GapRow] = field(default_factory=dict)
 
     def copied(self) -> Disk:
         return replace(
@@ -47,7 +50,11 @@ class Disk:
             records=dict(self.records),
             queues=dict(self.queues),
             events={peer: dict(rows) for peer, rows in self.events.items()},
+            lives=dict(self.lives),
             received=dict(self.received),
+            confirmed=dict(self.confirmed),
+            neighbours=dict(self.neighbours),
+            gaps=dict(self.gaps),
         )
 
     def put_record(self, change: RecordChange) -> None:
@@ -58,6 +65,10 @@ class Disk:
     def holds(self, peer: PeerKey, event: str) -> bool:
         """Whether an event is kept for a peer."""
         return any(id == event for _, _, id in self.events.get(peer, {}).values())
+
+    def drop_received(self, peer: PeerKey, place: int) -> None:
+        for key in [key for key, row in self.received.items() if row.peer == peer and row.place <= place]:
+            del self.received[key]
 
     def discard(self, peer: PeerKey, number: int) -> None:
         rows = self.events.get(peer, {})
@@ -72,14 +83,14 @@ Write = Callable[[Disk], object]
 class SimulatedStore:
     """What a node keeps on a disk, as package `delivery` asks for it."""
 
-    def __init__(self, disk: Disk, agenda: Agenda, rng: random.Random, seconds: float) -> None:
-        """A commit takes about so many `seconds`."""
+    def __init__(self, disk: Disk, agenda: Agenda, rng: random.Random, seconds: float, now: float) -> None:
+        """A commit takes about so many `seconds`. `now` is what the clock of its node says."""
         self.disk, self.seconds = disk, seconds
         self.identity, self.is_full, self.is_started = disk.identity, False, False
         self.full_until = 0.0  # commits fail until then
-        self.disk.life += 1
-        self._number = self.disk.life << LIFE_SHIFT
         self._agenda, self._rng = agenda, rng
+        life = next_life(self.lives(), rng.randbytes(LIFE_BYTES).hex(), now)
+        self.disk.lives[life.ordinal] = life  # before anything else happens
         self._writes: list[Write] = []
         self._reads: list[tuple[PeerKey, int, int, Page]] = []
         self._batch: list[Write] = []  # being committed
@@ -103,22 +114,26 @@ class SimulatedStore:
         rows = self.disk.events.get(peer, {})
         return (StoredRow(number, at, len(event)) for number, (at, event, _) in sorted(rows.items()))
 
-    def received_up_to(self) -> dict[PeerKey, tuple[str, int]]:
-        return dict(self.disk.received)
+    def lives(self) -> list[LifeRow]:
+        return list(self.disk.lives.values())
+
+    def received(self) -> list[ReceivedRow]:
+        return list(self.disk.received.values())
+
+    def confirmed(self) -> list[ConfirmedRow]:
+        return list(self.disk.confirmed.values())
+
+    def neighbours(self) -> list[NeighbourRow]:
+        return list(self.disk.neighbours.values())
+
+    def gaps(self) -> list[GapRow]:
+        return list(self.disk.gaps.values())
 
     # --- What is to be written ----------------------------------------------------------------------------------------
 
     @property
     def ticket(self) -> int:
         return self._asked
-
-    def next_number(self) -> int:
-        self._number += 1
-        return self._number
-
-    def next_numbers(self, count: int) -> range:
-        self._number += count
-        return range(self._number - count + 1, self._number + 1)
 
     def set_space(self, text: str) -> None:
         self._write(lambda disk: disk.about.update(space=text))
@@ -143,8 +158,23 @@ class SimulatedStore:
     def discard(self, peer: PeerKey, number: int) -> None:
         self._write(lambda disk: disk.discard(peer, number))
 
-    def note_received(self, peer: PeerKey, store: str, number: int) -> None:
-        self._write(lambda disk: disk.received.update({peer: (store, number)}))
+    def put_life(self, row: LifeRow) -> None:
+        self._write(lambda disk: disk.lives.update({row.ordinal: row}))
+
+    def note_received(self, row: ReceivedRow) -> None:
+        self._write(lambda disk: disk.received.update({(row.peer, row.life): row}))
+
+    def drop_received(self, peer: PeerKey, place: int) -> None:
+        self._write(lambda disk: disk.drop_received(peer, place))
+
+    def note_confirmed(self, row: ConfirmedRow) -> None:
+        self._write(lambda disk: disk.confirmed.update({(row.peer, row.life): row}))
+
+    def put_neighbour(self, row: NeighbourRow) -> None:
+        self._write(lambda disk: disk.neighbours.update({row.name: row}))
+
+    def put_gap(self, row: GapRow) -> None:
+        self._write(lambda disk: disk.gaps.update({row.place: row}))
 
     def read(self, peer: PeerKey, after: int, count: int, page: Page) -> None:
         self._reads.append((peer, after, count, page))
