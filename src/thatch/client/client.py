@@ -27,13 +27,14 @@ import aiohttp
 
 from thatch.broker import ClientState
 from thatch.client.durable import DurableSubscriptions
-from thatch.client.finding import RETRY_SECONDS, checked_url, space_at
+from thatch.client.finding import RETRY_SECONDS, space_at
 from thatch.client.outbox import Outbox
 from thatch.client.subscription import AsyncSubscription
 from thatch.client.unacknowledged import Unacknowledged
 from thatch.client.waiting import TIMEOUT_SECONDS, Waiters, to_stand, within
 from thatch.errors import CallerError, PeerError, ThatchError, Unavailable, shown
 from thatch.protocol import wire
+from thatch.protocol.address import checked_url
 from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name, random_token
 from thatch.protocol.messages import (

@@ -6,36 +6,22 @@ import asyncio
 import errno
 import socket
 from contextlib import suppress
-from urllib.parse import urlsplit
+from typing import Literal
 
 import aiohttp
 
-from thatch.errors import CallerError, SpaceError, Unavailable, shown
+from thatch.errors import SpaceError, Unavailable
+from thatch.protocol.address import without_path
 from thatch.space.space import Space
 
 RETRY_SECONDS = 0.05, 1.0
-SCHEMES = ("ws", "wss", "http", "https")
-
-
-def checked_url(url: str) -> str:
-    """The address of a broker's client port, without a slash at its end.
-
-    >>> checked_url("ws://127.0.0.1:7878/")
-    'ws://127.0.0.1:7878'
-    """
-    try:
-        parts = urlsplit(url)
-        is_usable = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
-        is_usable = False
-    if not is_usable:
-        raise CallerError(f"the address of a broker is a URL such as ws://127.0.0.1:7878, not {shown(url)}")
-    return url.rstrip("/")
+PORT_SECONDS = 2.0  # to find out what listens at an address
+NOTHING = "nothing listens there"
 
 
 async def space_at(url: str, session: aiohttp.ClientSession, seconds: float) -> Space:
     """The space of the broker at this address, which may still be starting."""
-    page = f"http{url[2:]}/space" if url.startswith("ws") else f"{url}/space"
+    page = f"{_http(url)}/space"
     delay, reason = RETRY_SECONDS[0], "it takes connections, but does not answer"
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -47,7 +33,10 @@ async def space_at(url: str, session: aiohttp.ClientSession, seconds: float) -> 
                 except (OSError, aiohttp.ClientError) as error:
                     reason = unreachable(error)
                     if is_final(error):
+                        reason = await _found_instead(error, url, session)
                         raise Unavailable(f"no broker answers at {url}: {reason}") from None
+                    if reason == NOTHING:
+                        reason += ". `thatch broker` starts one"
                 except SpaceError:
                     raise Unavailable(f"what answers at {url} is not the client port of a broker") from None
                 await asyncio.sleep(delay)
@@ -65,18 +54,48 @@ def is_final(error: Exception) -> bool:
     return isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME
 
 
-def unreachable(error: Exception) -> str:
-    """Why a connection failed, for people."""
+async def _found_instead(error: Exception, url: str, session: aiohttp.ClientSession) -> str:
+    """Why this is not the client port of a broker, with the address that may be meant."""
+    base, path = without_path(url)
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"what listens there is not the client port of a broker (HTTP status {error.status})"
+        port = await port_at(base, session)
+        if port == "overlay":
+            return "this is the overlay port, for neighbours; clients use the port of --listen"
+        if port == "client" and path:
+            return f"leave out the path {path!r}: {base}"
+    return unreachable(error)
+
+
+async def port_at(url: str, session: aiohttp.ClientSession) -> Literal["client", "overlay", ""]:
+    """Which port of a broker listens at this address, if one does."""
+    with suppress(OSError, aiohttp.ClientError, ValueError):  # also of a page that is no space
+        async with asyncio.timeout(PORT_SECONDS), session.get(f"{_http(url)}/space") as response:
+            body = await response.read()
+            if response.status == 404 and b"/overlay" in body:  # it names the pages that there are
+                return "overlay"
+            if response.ok and Space.from_json(body):
+                return "client"
+    return ""
+
+
+def _http(url: str) -> str:
+    return f"http{url[2:]}" if url.startswith("ws") else url
+
+
+def unreachable(error: Exception, port: str = "client port") -> str:
+    """Why the connection to a port of a broker failed, for people."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"what listens there is not the {port} of a broker (HTTP status {error.status})"
     if isinstance(error, aiohttp.ClientSSLError):
-        return "it does not speak TLS, or its certificate is not trusted"
+        return "it does not speak TLS, or its certificate is not trusted; use ws:// or http:// if the broker has no TLS"
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, socket.gaierror):
         return "no host has this name"
     number = getattr(cause, "errno", None)
     if number == errno.ECONNREFUSED:
-        return "nothing listens there. `thatch broker` starts one"
+        return NOTHING
     if number in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT):
         return "there is no way to this host"
     return "it hangs up"

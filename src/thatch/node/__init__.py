@@ -15,7 +15,7 @@ In reading order:
     store         what is kept on disk, written by one thread
     host          what the parts of a node ask of the node
     connection    what comes over a connection, from a client or from a neighbour
-    dialling      dialling a neighbour: the socket
+    dialling      dialling a neighbour: the socket, and why there is none
     cloudevents   events as CloudEvents over HTTP
     metrics       what Prometheus reads
     http          the HTTP interface: publish, read, inspect

@@ -15,6 +15,7 @@ from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
 from thatch.broker.policy import ClientLimits
 from thatch.errors import CallerError, ConfigError, shown, toml_problem
+from thatch.protocol.address import OVERLAY_URL, checked_url
 from thatch.protocol.ids import check_name
 from thatch.space.space import Space
 from thatch.space.structs import struct_of
@@ -123,8 +124,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             check_name(name)
         for name, url in self.neighbours.items():
             check_name(name)
-            if not url.startswith(("ws://", "wss://", "http://", "https://")):
-                raise ConfigError(f"neighbour {name!r}: a URL such as ws://127.0.0.1:7879, not {url!r}")
+            try:
+                checked_url(url, OVERLAY_URL)
+            except CallerError as error:
+                raise ConfigError(f"neighbour {name!r}: {error}") from None
         if self.name in self.neighbours or self.name in self.accept:
             raise ConfigError(f"broker {self.name!r} is not a neighbour of itself")
         if self.store and self.store_path.is_dir():

@@ -1,4 +1,4 @@
-"""Dialling a neighbour: the socket."""
+"""Dialling a neighbour: the socket, and why there is none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 import aiohttp
 
+from thatch.client.finding import port_at, unreachable
 from thatch.node.connection import Transport
+from thatch.protocol.address import without_path
 
 
 class DialledSocket(aiohttp.ClientWebSocketResponse):
@@ -18,3 +20,15 @@ class DialledSocket(aiohttp.ClientWebSocketResponse):
         super().__init__(reader, writer, protocol, response, *more, **about)
         connection = response.connection
         self.transport: Transport = None if connection is None else connection.transport
+
+
+async def why_unreached(error: Exception, url: str, session: aiohttp.ClientSession) -> str:
+    """Why a neighbour could not be dialled at this address, for its operator."""
+    base, path = without_path(url)
+    if isinstance(error, aiohttp.ClientResponseError):
+        port = await port_at(base, session)
+        if port == "client":
+            return "that is a client port: use the overlay port"
+        if port == "overlay" and path:
+            return f"leave out the path {path!r}: {base}"
+    return unreachable(error, "overlay port")

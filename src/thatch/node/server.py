@@ -23,7 +23,7 @@ from thatch.node.admin import AdminDoor
 from thatch.node.ballast import BYTES as BALLAST_BYTES
 from thatch.node.config import Config
 from thatch.node.connection import ClientConnection, Connection, NeighbourConnection
-from thatch.node.dialling import DialledSocket
+from thatch.node.dialling import DialledSocket, why_unreached
 from thatch.node.http import BODY_MAX, HttpDoor, answers_in_words
 from thatch.node.logs import Seldom
 from thatch.node.outgoing import SocketOutgoing
@@ -244,13 +244,19 @@ class Node:
         """As long as the node runs, whatever happens: nobody else would dial this neighbour. One that refuses is asked
         less and less often."""
         delay, timing = DIAL_SECONDS, self.config.timing
+        reasons = set[str]()  # why it could not be reached: each is said once
         while True:
             if name not in self.driver.endpoints:
                 began, was_refused = time.monotonic(), False
                 try:
                     was_refused = await self._dial_once(name, url.rstrip("/") + "/overlay")
+                    reasons.clear()
                 except (OSError, aiohttp.ClientError, TimeoutError) as error:
-                    log.debug("neighbour %s at %s: %s", name, url, error)
+                    assert self._session is not None
+                    reason = await why_unreached(error, url, self._session)
+                    if reason not in reasons:
+                        reasons.add(reason)
+                        log.warning("cannot reach neighbour %s at %s: %s", name, url, reason)
                 except Exception as error:
                     count = self.driver.refusals.note("protocol", name, str(error), time.time())
                     log.log(logging.ERROR if count else logging.DEBUG, "neighbour %s at %s", name, url, exc_info=True)

@@ -3,6 +3,7 @@
 In reading order:
 
     ids       the grammar of names and ids
+    address   the address of a port of a broker, as people write it
     versions  versions of the protocol, capabilities, and limits that neighbours must respect
     records   what a broker has its driver keep, and under which keys
     messages  messages and effects
