@@ -11,7 +11,8 @@ import pytest
 from helpers.defects import Copy, Defect
 from helpers.paths import SOURCE
 
-SEEDS = "tests/sim/test_sim_seeds.py::test_seeds[0]"
+SEEDS, NODES = "tests/sim/test_sim_seeds.py::test_seeds[0]", "tests/sim/test_sim_nodes.py::test_seeds[0]"
+COMMITS = "tests/node/test_node_commits.py::test_"
 LINKS, STATE = "tests/broker/test_broker_links.py::test_", "tests/broker/test_client_state.py::test_"
 DIGESTS, DURABLE = "tests/broker/test_digests.py::test_", "tests/broker/test_broker_durable.py::test_"
 DEFECTS = [
@@ -143,6 +144,74 @@ DEFECTS = [
         "broker/client_state.py", "dict.fromkeys([*self.changed_at, *self.wheres], seq)",
         "dict.fromkeys(self.wheres, seq)",
         STATE + "what_was_dropped_while_the_link_was_cut_settles_with_the_resynchronisation",
+    ),
+    # --- What is kept, and what is acknowledged when ---
+    Defect(  # events for neighbours in memory only
+        "delivery/driver.py", "self.broker.links[name].is_durable, self.clock())", "False, self.clock())",
+        COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[published_for_a_neighbour_that_is_away]",
+    ),
+    Defect(
+        "delivery/driver.py", "                if links[effect.link].is_durable:\n",
+        "                if type(effect) is Deliver and links[effect.link].is_durable:\n",
+        COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[published_for_a_neighbour_that_is_away]",
+    ),
+    Defect(  # acknowledging to the neighbour before the commit
+        "delivery/neighbour.py", "self._ticket = driver.journal.ticket", "self._ticket = 0",
+        COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[received_for_a_durable_subscription]",
+    ),
+    Defect(
+        "delivery/publisher.py", "self._ticket = driver.journal.ticket", "self._ticket = 0",
+        COMMITS + "nothing_acknowledges_what_a_power_cut_has_lost[published_for_a_durable_subscription]",
+    ),
+    Defect(
+        "delivery/publisher.py", "if link is None or not link.is_met:", "if link is None:",
+        "tests/node/test_node.py::test_nothing_counts_as_published_after_the_end_of_a_session",
+    ),
+    Defect(
+        "delivery/queues.py", "self.stream.append(event, kept=True,", "self.stream.append(event, kept=False,",
+        COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[published_for_a_durable_subscription]",
+    ),
+    Defect(
+        "delivery/queues.py", "self._driver.journal.put_queue(row)\n            queue.connect()", "queue.connect()",
+        COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[accepted_durable_subscription]",
+    ),
+    Defect(
+        "delivery/queues.py", "if queue is not None and queue.reader is reader:", "if queue is not None:",
+        "tests/node/test_node_durable.py::test_an_acknowledgement_counts_only_on_a_connection_that_has_the_subscription",
+    ),
+    Defect(
+        "delivery/queues.py", "elif isinstance(message, Settled) and self.is_settled:",
+        "elif isinstance(message, Settled):",
+        "tests/node/test_node_durable.py::test_a_durable_subscription_has_settled_when_its_own_message_has",
+    ),
+    Defect(
+        "delivery/stream.py", "while memory and memory[0][0] <= number:", "while memory and memory[0][0] < number:",
+        NODES,
+    ),
+    Defect(
+        "delivery/stream.py", "self._journal.discard(self.peer, number)\n            self.on_disk.drop_through",
+        "self.on_disk.drop_through", COMMITS + "an_acknowledgement_of_a_reader_that_is_lost_costs_a_copy_and_no_event",
+    ),
+    Defect(
+        "delivery/stream.py", "self._send, self._cursor = send, after", "self._send, self._cursor = send, self._last",
+        NODES,
+    ),
+    Defect(
+        "delivery/stream.py", "self._memory_waiting.extendleft(reversed(self._memory_sent))",
+        "self._memory_waiting.extendleft(self._memory_sent)",
+        "tests/delivery/test_stream.py::test_a_stream_brings_everything_in_order",
+    ),
+    Defect(
+        "delivery/stream.py", "if life != self._life or self._send is None:", "if self._send is None:",
+        "tests/delivery/test_stream.py::test_a_stream_brings_everything_in_order",
+    ),
+    Defect("delivery/stream.py", "through = last if is_end else", "through = self._last if is_end else", NODES),
+    Defect(
+        "node/store.py", "kept.reverse()", "pass", "tests/node/test_node_store.py::test_committed_is_there_again",
+    ),
+    Defect(
+        "protocol/messages.py", "return max(last + 1, min(", "return max(last, min(",
+        "tests/node/test_node.py::test_a_name_is_taken_over",
     ),
 ]  # fmt: skip
 each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=[f"{each.path}: {each.wrong.strip()}" for each in DEFECTS])
