@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 
 from thatch.cli.arguments import NO, OK, add_json, as_text
 from thatch.cli.tabular import counted, megabytes, table
-from thatch.cli.terminal import clear_progress, show_progress
+from thatch.cli.terminal import clear_progress, is_terminal, show_progress
 from thatch.errors import CallerError
 
 SOCKET = "*.sock"
+EVERYTHING = 2**62
 
 
 def add(commands: Any) -> None:
@@ -33,6 +35,19 @@ def add(commands: Any) -> None:
         "thatch admin links --json",
     )  # fmt: skip
     links.set_defaults(run=run_links)
+    accept = _action(
+        actions, "accept", "let a neighbour come that the settings do not name, or that has another store now",
+        "thatch admin accept B3",
+    )  # fmt: skip
+    accept.add_argument("neighbour", metavar="NEIGHBOUR", help="its name")
+    accept.set_defaults(run=run_accept)
+    forget = _action(
+        actions, "forget", "forget a neighbour that does not come back, and discard what is kept for it",
+        "thatch admin forget B3 --yes",
+    )  # fmt: skip
+    forget.add_argument("neighbour", metavar="NEIGHBOUR", help="its name")
+    forget.add_argument("--yes", action="store_true", help="do not ask, however many events are discarded")
+    forget.set_defaults(run=run_forget)
     backup = _action(
         actions, "backup", "copy the store while the broker runs", "thatch admin backup /var/backups/B1.copy"
     )
@@ -95,6 +110,7 @@ def _status_rows(state: dict[str, Any]) -> list[tuple[str, str]]:
         ("subscriptions", f"{state['subscriptions']:,}"),
         ("durable", queues + (f", {durable['lost']:,} lost to limits" if durable["lost"] else "")),
         ("neighbours", f"{neighbours['up']} of {neighbours['count']} up"),
+        *(("refused", f"{each['count']:,} times: {each['last']}: {each['reason']}") for each in state["refused"]),
     ]
 
 
@@ -108,7 +124,7 @@ def run_links(options: argparse.Namespace) -> int:
     elif not links:
         print("no neighbours")
     else:
-        head = ["neighbour", "state", "dialled", "subscriptions", "advertisements", "kept", "lost"]
+        head = ["neighbour", "state", "expected", "subscriptions", "advertisements", "kept", "lost"]
         print(table([head, *map(_link_row, links)]))
         print("subscriptions and advertisements: received from the neighbour / sent to it")
     return OK if are_up else NO
@@ -117,7 +133,52 @@ def run_links(options: argparse.Namespace) -> int:
 def _link_row(link: dict[str, Any]) -> list[str]:
     pairs = [f"{link[key]['received']:,} / {link[key]['sent']:,}" for key in ("subscriptions", "advertisements")]
     kept = f"{counted(link['kept_events'], 'event')}, {megabytes(link['kept_bytes'])}"
-    return [link["name"], link["state"], link["dialled"] or "by the neighbour", *pairs, kept, f"{link['lost']:,}"]
+    return [link["name"], link["state"], link["expected"], *pairs, kept, f"{link['lost']:,}"]
+
+
+def run_accept(options: argparse.Namespace) -> int:
+    from thatch.node.asking import Accept
+
+    answer = _asked(options, Accept(options.neighbour))
+    if options.json:
+        print(as_text(answer))
+    else:
+        print(f"{answer['name']} may come; the store that it comes with is the one to go on with")
+    return OK
+
+
+def run_forget(options: argparse.Namespace) -> int:
+    """Says first what is discarded. If more comes for the neighbour meanwhile, it is asked about again."""
+    from thatch.node.asking import Forget
+
+    answer = _asked(options, Forget(options.neighbour, EVERYTHING if options.yes else None))
+    while not answer["is_forgotten"]:
+        if not _is_sure(_consequence(answer), answer["name"]):
+            print(f"{answer['name']} is not forgotten", file=sys.stderr)
+            return NO
+        answer = _asked(options, Forget(options.neighbour, answer["kept_events"]))
+    if options.json:
+        print(as_text(answer))
+    else:
+        more = "; the settings name it, so it joins as new when it comes" if answer["returns"] else ""
+        print(f"{answer['name']} is forgotten, and with it {counted(answer['kept_events'], 'kept event')}{more}")
+    return OK
+
+
+def _consequence(answer: dict[str, Any]) -> str:
+    events, interest = (
+        counted(answer["kept_events"], "acknowledged event"),
+        counted(answer["subscriptions"], "subscription"),
+    )
+    up = " It is connected now." if answer["is_up"] else ""
+    return f"{events} kept for {answer['name']} will be discarded for good, and {interest} that came from it.{up}"
+
+
+def _is_sure(consequence: str, name: str) -> bool:
+    if not is_terminal(sys.stdin):
+        raise CallerError(f"{consequence} Nothing was done: say so with --yes, or run it in a terminal, which asks")
+    print(f"{consequence} Forget {name}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def run_backup(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ of its own. In reading order:
     stream        events for one receiver, kept until it has them
     doors         who may come
     driver        drives the broker: effects to whatever each link leads to
+    admission     what an operator decides about a neighbour
     local_client  clients that live in the node
     queues        durable subscriptions
     outgoing      what waits to be written to a connection, and in which order

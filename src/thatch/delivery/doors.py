@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from thatch.errors import Code, PeerError
+from thatch.errors import Code, PeerError, shown
 from thatch.protocol import wire
-from thatch.protocol.ids import check_name
+from thatch.protocol.ids import check_name, is_name
 from thatch.protocol.kinds import KINDS
 from thatch.protocol.messages import Hello, Message
 
@@ -80,6 +80,13 @@ class Doors:
                 code="unaccepted",
             )
         return message
+
+
+def claimed_name(message: Message) -> str:
+    """Who a peer says that it is, for the log, whatever it says."""
+    if not isinstance(message, Hello):
+        return "a peer"
+    return message.name if is_name(message.name) else shown(message.name)
 
 
 def _said(message: Message) -> str:

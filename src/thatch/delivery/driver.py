@@ -125,10 +125,19 @@ class Driver:
                 stream.restore(row)
         return stream
 
+    def drop_stream(self, link: str) -> None:
+        """The stream to a neighbour that does not come again, and all that is kept for it."""
+        stream = self.stream(link)
+        self.retire(stream)
+        stream.detach()
+        self.journal.discard(stream.peer, 2**63 - 1)
+        del self.streams[link]
+
     def drop_idle_stream(self, link: str) -> None:
         """The stream of a link that never came about, unless it keeps something."""
         stream = self.streams.get(link)
         if stream is not None and not stream.on_disk.count and not stream.waiting_bytes:
+            self.retire(stream)
             self.retire(stream)
             del self.streams[link]
 

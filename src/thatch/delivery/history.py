@@ -157,6 +157,7 @@ def known_after(row: NeighbourRow | None, name: str, message: Resume) -> Neighbo
     row = row or NeighbourRow(name, KNOWN)
     restored = dict.fromkeys((*row.restored.split(), *message.restored))
     return row._replace(
+        state=KNOWN if row.state == FORGOTTEN else row.state,
         store=message.store,
         life=message.lives[max(message.lives)] if message.lives else row.life,
         knows=message.known or row.knows,

@@ -16,22 +16,39 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 import thatch
+from thatch.delivery.admission import accept, check_known, forget
 from thatch.errors import CallerError, StoreError, ThatchError, shown
 from thatch.node import backup
-from thatch.node.asking import REQUEST_BYTES_MAX, Answer, Backup, Links, Progress, Request, address_of, socket_beside
+from thatch.node.asking import (
+    REQUEST_BYTES_MAX,
+    Accept,
+    Answer,
+    Backup,
+    Forget,
+    Links,
+    Progress,
+    Request,
+    address_of,
+    socket_beside,
+)
 from thatch.node.damage import sentence_of
 from thatch.node.host import Host
-from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
+from thatch.node.outgoing import reached
+from thatch.node.schema import COUNT_EVENTS, peer_row
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name
+from thatch.protocol.records import NEIGHBOUR, PeerKey
 
 log = logging.getLogger("thatch.node")
+T = TypeVar("T")
 REQUEST_SECONDS = 10.0  # until a request is there
 SERVED_MAX = 16  # at once
 PROGRESS_SECONDS = 0.5
+COUNT_SECONDS = 30.0  # to count what is kept; on a full disk it waits
 SPARE_BYTES = 2**20
 
 
@@ -101,6 +118,10 @@ class AdminDoor:
             return self._links()
         if isinstance(request, Backup):
             return await self._backup(request, writer)
+        if isinstance(request, Accept):
+            return await self._accept(request.name)
+        if isinstance(request, Forget):
+            return await self._forget(request)
         return self._status()
 
     # --- Looking -----------------------------------------------------------------------------------------------------
@@ -130,13 +151,17 @@ class AdminDoor:
                 "kept_bytes": sum(each.stream.on_disk.bytes for each in queues),
                 "lost": sum(each.stream.lost for each in queues),
             },
+            "refused": [
+                {"code": code, "count": each.total, "last": each.name, "reason": each.reason, "at": each.at}
+                for code, each in node.driver.refusals.by_code.items()
+            ],
             "neighbours": {"count": len(links), "up": sum(each["state"] == "up" for each in links)},
         }
 
     def _links(self) -> list[dict[str, Any]]:
         node, broker = self.node, self.node.driver.broker
         found = {name: link for name, link in broker.links.items() if not link.is_client}
-        return [self._link(name, name in found) for name in sorted(found.keys() | node.config.neighbours.keys())]
+        return [self._link(name, name in found) for name in sorted(found.keys() | node.doors.expected)]
 
     def _link(self, name: str, is_there: bool) -> dict[str, Any]:
         node, broker = self.node, self.node.driver.broker
@@ -153,6 +178,7 @@ class AdminDoor:
             "name": name,
             "state": state,
             "dialled": node.config.neighbours.get(name),
+            "expected": node.doors.why_expected(name),
             "durable": link is not None and link.is_durable,
             **counts,
             "kept_events": 0 if stream is None else stream.on_disk.count,
@@ -160,6 +186,50 @@ class AdminDoor:
             "waiting_bytes": 0 if stream is None else stream.waiting_bytes,
             "lost": 0 if stream is None else stream.lost,
         }
+
+    # --- Neighbours --------------------------------------------------------------------------------------------------
+
+    async def _accept(self, name: str) -> dict[str, Any]:
+        node = self.node
+        check_name(name)
+        node.give_name_to_neighbour(name)
+        accept(node.driver, node.doors, name)
+        await reached(node.gate, node.store.ticket)
+        log.info("an operator accepts neighbour %s", name)
+        return {"name": name, "expected": sorted(node.doors.expected)}
+
+    async def _forget(self, request: Forget) -> dict[str, Any]:
+        node, name = self.node, request.name
+        check_known(node.driver, name)
+        link = node.driver.broker.links.get(name)
+        kept = await self._kept_for(name)
+        found = {
+            "name": name,
+            "kept_events": kept,
+            "subscriptions": 0 if link is None else len(node.driver.broker.received_from(SUBSCRIPTIONS, name)),
+            "is_up": link is not None and link.is_up,
+            "returns": node.config.neighbours.get(name) is not None or name in node.config.accept,
+        }
+        if request.discard is None or request.discard < kept:
+            return {**found, "is_forgotten": False}
+        node.hang_up(name, "an operator has this broker forget you")
+        forget(node.driver, node.doors, name)
+        await reached(node.gate, node.store.ticket)
+        log.warning("an operator has neighbour %s forgotten, and with it %d kept events", name, kept)
+        return {**found, "is_forgotten": True}
+
+    async def _kept_for(self, name: str) -> int:
+        """How many events are kept for a neighbour, on disk, when all that was asked for is written."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[int] = loop.create_future()
+
+        def work(connection: sqlite3.Connection) -> None:
+            rows = connection.execute(COUNT_EVENTS, peer_row(PeerKey(NEIGHBOUR, name)))
+            _tell(loop, _succeed, done, rows.fetchone()[0])
+
+        self.node.store.run(work)
+        async with asyncio.timeout(COUNT_SECONDS):
+            return await done
 
     # --- Backup ------------------------------------------------------------------------------------------------------
 
@@ -275,12 +345,12 @@ def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *argum
         loop.call_soon_threadsafe(function, *arguments)
 
 
-def _succeed(done: asyncio.Future[float], value: float) -> None:
+def _succeed(done: asyncio.Future[T], value: T) -> None:
     if not done.done():
         done.set_result(value)
 
 
-def _fail(done: asyncio.Future[float], error: Exception) -> None:
+def _fail(done: asyncio.Future[T], error: Exception) -> None:
     if not done.done():
         done.set_exception(error)
 

@@ -35,6 +35,19 @@ class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     """Its neighbours, and what is kept for each."""
 
 
+class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command", tag="accept"):
+    """A neighbour may come."""
+
+    name: str
+
+
+class Forget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command", tag="forget"):
+    """A neighbour goes for good, with what is kept for it: up to so many events, else nothing happens yet."""
+
+    name: str
+    discard: int | None = None
+
+
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command", tag="backup"):
     """A copy of the store."""
 
@@ -42,7 +55,7 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     overwrite: bool = False
 
 
-Request = Status | Links | Backup
+Request = Status | Links | Accept | Forget | Backup
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import aiohttp
 from aiohttp import web
 
-from thatch.delivery.doors import Greeting, Identity, check_rival
+from thatch.delivery.doors import Greeting, Identity, check_rival, claimed_name
 from thatch.delivery.driver import ClientEndpoint, Endpoint
 from thatch.delivery.history import check_admitted
 from thatch.delivery.neighbour import NeighbourSession
@@ -48,7 +48,7 @@ class Connection(Endpoint):
         be that of somebody else's. None if the peer has gone already."""
         self.node, self.socket, self.outgoing = node, socket, outgoing
         self.peer = Peer(_subprotocol(socket) == SUBPROTOCOL)
-        self.name = ""
+        self.name, self._claims = "", "a peer"
         self.reason = ""  # why it was closed from here
         self.overflowed = False  # that is why
         self.moved_at = 0.0  # when a frame was written last
@@ -85,7 +85,7 @@ class Connection(Endpoint):
 
     def _fault(self, error: PeerError | CallerError) -> None:
         """The peer broke a rule, outside of what the broker answers: it gets the reason, and is hung up on."""
-        self.node.driver.note_refusal(error.code, self.name or "a peer", str(error))
+        self.node.driver.note_refusal(error.code, self.name or self._claims, str(error))
         if self.peer.is_extensible:
             self.send_refusal(Refused(0, "", str(error), code=error.code), close=True)
         else:
@@ -216,7 +216,7 @@ class ClientConnection(Connection, ClientEndpoint):
             self.node.driver.take(message, self.name)
 
     def _meet(self, greeting: Message) -> None:
-        driver = self.node.driver
+        driver, self._claims = self.node.driver, claimed_name(greeting)
         link = driver.broker.links.get(greeting.name) if isinstance(greeting, Hello) else None
         message = self.node.doors.check_client(greeting, was_met=link is not None and not link.is_client)
         other = driver.endpoints.get(message.name)
@@ -355,6 +355,7 @@ class NeighbourConnection(Connection):
             if message.code == "history" and self.name:
                 self.node.end_as_old_copy(self.name, message.reason)
         elif self.identity is None:
+            self._claims = claimed_name(message) if isinstance(message, Hello) else self._claims
             both = self._greeting.take(message)
             if both is not None:
                 self._judge(*both)

@@ -43,6 +43,9 @@ class Host(Protocol):
     def end_as_old_copy(self, neighbour: str, reason: str) -> None:
         """A neighbour refuses the store of this node: acknowledge nothing more, and end."""
 
+    def hang_up(self, name: str, reason: str) -> None:
+        """On who is connected under this name, at once."""
+
     def client_left(self, client: Any) -> None:
         """A client's connection has ended."""
 

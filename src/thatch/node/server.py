@@ -313,6 +313,13 @@ class Node:
         self._notices.pop(name, None)
         self.driver.take(LinkDown(forget=True), name)
 
+    def hang_up(self, name: str, reason: str) -> None:
+        """On who is connected under this name, at once."""
+        connection = self.driver.endpoints.get(name)
+        if isinstance(connection, Connection):
+            connection.close(reason, CLOSED_FOR_GOING)
+            connection.ended()
+
     def client_left(self, connection: ClientConnection) -> None:
         self.dropped += connection.outgoing.dropped
         self._away[connection.name] = time.time() + self.config.timing.linger_seconds

@@ -416,7 +416,7 @@ class Store:
 def is_full_disk(error: BaseException | None) -> bool:
     """Whether the disk has no room, or does not work now."""
     if isinstance(error, OSError):
-        return error.errno == errno.ENOSPC
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return isinstance(error, sqlite3.OperationalError) and (error.sqlite_errorcode & 0xFF) in FULL
 
 

@@ -28,9 +28,14 @@ INSIDE = "@"  # between a client and its durable subscription, and before the na
 NAME_CHARACTERS_MAX = 255
 
 
+def is_name(name: str) -> bool:
+    """Whether it can be the name of a broker, or of a client that connects."""
+    return _is_name(name, "/~:" + INSIDE, NAME_CHARACTERS_MAX)
+
+
 def check_name(name: str) -> None:
     """Refuse what cannot be the name of a broker, or of a client that connects."""
-    if not _is_name(name, "/~:" + INSIDE, NAME_CHARACTERS_MAX):
+    if not is_name(name):
         rule = f"without '/', '~', ':' and {INSIDE!r}, of 1 to {NAME_CHARACTERS_MAX} characters"
         raise CallerError(f"the name of a broker or a client is a text {rule}, not {shown(name)}", code="name")
 
