@@ -154,7 +154,8 @@ def check_admitted(row: NeighbourRow | None, message: Resume) -> None:
 
 def known_after(row: NeighbourRow | None, name: str, message: Resume) -> NeighbourRow:
     """What is known of a neighbour that was admitted."""
-    row = row or NeighbourRow(name, KNOWN)
+    if row is None or row.state == FORGOTTEN:
+        row = NeighbourRow(name, KNOWN)
     restored = dict.fromkeys((*row.restored.split(), *message.restored))
     return row._replace(
         state=KNOWN if row.state == FORGOTTEN else row.state,

@@ -72,8 +72,10 @@ class NeighbourSession:
         """Whether it has the store that was known of it, and whether it knows more of this one. If it asks for
         interest, it gets it now."""
         driver, history = self._driver, self._driver.history
-        check_admitted(driver.neighbours.get(self.name), message)
-        if history.is_behind(message, self._arrivals.taken) and not self._asks:
+        row = driver.neighbours.get(self.name)
+        check_admitted(row, message)
+        has_forgotten = row is not None and not row.life  # on purpose
+        if not has_forgotten and not self._asks and history.is_behind(message, self._arrivals.taken):
             driver.note_rollback()
             raise PeerError("the store of this broker is an old copy: it begins again, and asks for what it has lost")
         if message.asks:
@@ -85,7 +87,7 @@ class NeighbourSession:
         stream, row = driver.stream(self.name), driver.neighbours.get(self.name)
         self._lives = message.lives or _DerivedLives(message.store)
         self._announce(message)
-        if row is not None and row.store != message.store:
+        if row is not None and (row.store != message.store or not message.known):  # it has begun anew
             driver.confirmations(self.name).forget()
         driver.put_neighbour(known_after(row, self.name, message))
         if message.lives:

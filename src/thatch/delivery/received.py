@@ -60,7 +60,7 @@ class Confirmations:
         self.numbers = {row.life: row.number for row in rows}  # by life of this store
 
     def forget(self) -> None:
-        """It has another store from now on."""
+        """It has another store from now on, or nothing of what came before."""
         for life in self.numbers:
             self._journal.note_confirmed(ConfirmedRow(self._peer, life, 0))
         self.numbers.clear()

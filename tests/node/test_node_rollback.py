@@ -1,0 +1,399 @@
+"""Nodes whose stores go back to the past, are copied or are replaced, over real sockets: what is acknowledged later
+arrives, and what was acknowledged before and may be missing is announced."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.node_process import free_port
+from helpers.raw_peers import dialling, run, running
+from thatch.cli.main import main
+from thatch.client.client import AsyncClient, connect
+from thatch.errors import OldCopyError, PeerError, Unavailable
+from thatch.node.config import Listen, Timing
+from thatch.node.schema import PUT_NEIGHBOUR, summed
+from thatch.node.server import Node
+from thatch.node.store import Store
+from thatch.protocol.ids import SUBSCRIPTIONS
+from thatch.protocol.records import LinkRecord
+
+SECONDS = 10.0
+
+
+class Place:
+    """A broker that is started now and then: in a folder of its own, always on the same ports."""
+
+    def __init__(self, folder: Path, name: str, **settings: Any) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.name = folder, name
+        self.client_port, self.overlay_port = free_port(), free_port()
+        self.settings = {"routing": "subscriptions", **settings}
+
+    @property
+    def store(self) -> Path:
+        return self.folder / f"{self.name}.thatch"
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.client_port}"
+
+    @property
+    def overlay(self) -> str:
+        return f"ws://127.0.0.1:{self.overlay_port}"
+
+    @asynccontextmanager
+    async def up(self) -> AsyncIterator[Node]:
+        client, overlay = Listen(port=self.client_port), Listen(port=self.overlay_port)
+        async with running(self.folder, self.name, client=client, overlay=overlay, **self.settings) as node:
+            yield node
+
+    async def restart(self, times: int = 1) -> None:
+        for _ in range(times):
+            async with self.up():
+                pass
+
+    async def back_up(self, node: Node) -> Path:
+        """A copy of the store, while it runs."""
+        copy, socket = self.folder / "copy", node.store.path.with_name(f"{node.store.path.name}.sock")
+        assert await asyncio.to_thread(main, ["admin", "backup", str(copy), "--socket", str(socket)]) == 0
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        assert main(["admin", "restore", str(copy), "--store", str(self.store)]) == 0
+
+
+def pair(folder: Path) -> tuple[Place, Place]:
+    """B1 dials B2."""
+    second = Place(folder / "b2", "B2", accept=["B1"])
+    return Place(folder / "b1", "B1", neighbours={"B2": second.overlay}), second
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+async def linked(node: Node, other: str) -> None:
+    def is_linked() -> bool:
+        link = node.driver.broker.links.get(other)
+        return link is not None and link.is_synced
+
+    await until(is_linked)
+
+
+async def publish(place: Place, numbers: Iterable[int]) -> None:
+    async with await connect(place.url, "pub") as pub:
+        for number in numbers:
+            await pub.publish({"price": 1.0, "number": number})
+
+
+async def read(bob: AsyncClient, wanted: Iterable[int], id: str = "all") -> list[int]:
+    """The numbers of events that a durable subscription of bob's has, until all that are wanted have come."""
+    queue, numbers, missing = await bob.subscribe("TRUE", durable=id, settled=False), [], set(wanted)
+    while missing:
+        with suppress(TimeoutError):
+            event = await queue.next(SECONDS)
+            numbers.append(event.event["number"])
+            missing.discard(numbers[-1])
+            continue
+        raise AssertionError(f"{len(missing)} are missing: {sorted(missing)[:10]}")
+    queue.done()
+    return numbers
+
+
+def copy_plainly(store: Path, copy: Path) -> None:
+    """As other programs copy a store: without a mark."""
+    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+
+
+def gaps(node: Node) -> set[tuple[str, str, int | None]]:
+    return {(gap.peer.name, gap.side, gap.missing) for gap in node.driver.gaps}
+
+
+def test_events_kept_under_a_reused_ordinal_before_the_first_contact_arrive(tmp_path: Path) -> None:
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2:
+            async with first.up() as b1:
+                await linked(b1, "B2")
+                async with await connect(second.url, "bob") as bob:
+                    await bob.subscribe("TRUE", durable="all")
+                copy = await first.back_up(b1)
+                await publish(first, range(5))
+            for number in (10, 20):  # two lives that the copy does not know
+                async with first.up() as b1:
+                    await linked(b1, "B2")
+                    await publish(first, range(number, number + 6))
+            async with await connect(second.url, "bob") as bob:
+                await read(bob, [*range(5), *range(10, 16), *range(20, 26)])
+            assert b2.driver.history.last_rollback is None
+        first.restore(copy)
+        async with first.up() as b1:
+            await publish(first, range(100, 200))
+            async with second.up() as b2:
+                await linked(b1, "B2")
+                async with await connect(second.url, "bob") as bob:
+                    assert set(range(100, 200)) <= set(await read(bob, range(100, 200)))
+                await until(lambda: b1.driver.streams["B2"].on_disk.count == 0)
+                assert {("B1", "in", None), ("B1", "out", 0)} <= gaps(b2)
+                assert {("B2", "in", 0), ("B2", "out", None)} <= gaps(b1)
+
+    run(scenario(), 40)
+
+
+def test_an_acknowledgement_of_a_life_that_was_lost_drops_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path / "b1", "B1")
+
+    async def kept(node: Node, wanted: int) -> list[Any]:
+        """As a client that lived through the restore: it keeps what it has got, and acknowledges it later."""
+        async with dialling(node) as ann:
+            await ann.greet("ann", ["Keep", "all", "TRUE", 10**6, 60.0])
+            life = (await ann.read("Hello"))[11]["life"]
+            events = [await ann.read("Kept") for _ in range(wanted)]
+            return [events[-1][2] if events else 0, life]
+
+    async def scenario() -> None:
+        async with place.up() as node:
+            await kept(node, 0)
+            copy = await place.back_up(node)
+        async with place.up() as node:
+            await publish(place, range(20))
+            number, life = await kept(node, 20)
+        place.restore(copy)
+        async with place.up() as node:
+            await publish(place, range(100, 130))
+            async with dialling(node) as ann:
+                await ann.greet("ann", ["Keep", "all", "TRUE", 10**6, 60.0], ["Done", "all", number, life])
+                await ann.read("Standing")
+                (queue,) = node.queues
+                await asyncio.sleep(0.1)
+                assert queue.stream.on_disk.count == 30
+            async with await connect(place.url, "ann") as client:
+                assert await read(client, range(100, 130)) == list(range(100, 130))
+            await until(lambda: queue.stream.on_disk.count <= 1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_marked", [True, False], ids=["a marked copy", "the file beside the store"])
+def test_a_rollback_that_no_neighbour_remembers_is_noticed(
+    is_marked: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copy is put in its place by hand."""
+    place = Place(tmp_path / "b1", "B1")
+
+    async def scenario() -> None:
+        async with place.up() as node:
+            async with await connect(place.url, "bob") as bob:
+                await bob.subscribe("TRUE", durable="all")
+            copy = await place.back_up(node) if is_marked else tmp_path / "plain"
+            if not is_marked:
+                copy_plainly(node.store.path, copy)
+            backed_up = time.time()
+            await publish(place, range(5))
+        if not is_marked:
+            await place.restart()
+        shutil.copy(copy, place.store)
+        async with place.up() as node:
+            assert gaps(node) == {("bob@all", "out", None)}
+            (gap,) = node.driver.gaps
+            assert gap.since <= backed_up <= gap.until and "may be missing" in caplog.text
+        async with place.up() as node:
+            assert len(node.driver.gaps) == 1, "it is said once"
+
+    run(scenario())
+
+
+def test_of_two_live_copies_one_is_refused_and_stops_acknowledging(tmp_path: Path) -> None:
+    second = Place(tmp_path / "b2", "B2", accept=["B1"])
+    patient = Timing(retry_seconds_max=2.0)
+    original = Place(tmp_path / "b1", "B1", neighbours={"B2": second.overlay}, timing=patient)
+    other = Place(tmp_path / "other", "B1", neighbours={"B2": second.overlay})
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            b2 = await stack.enter_async_context(second.up())
+            async with original.up() as first:
+                await linked(first, "B2")
+                with (
+                    closing(sqlite3.connect(first.store.path)) as source,
+                    closing(sqlite3.connect(other.store)) as target,
+                ):
+                    source.backup(target)
+                await stack.aclose()
+                await until(lambda: not first.driver.broker.links["B2"].is_up)
+                await asyncio.sleep(1.0)  # the original waits longer now before it dials again
+                b2 = await stack.enter_async_context(second.up())
+                successor = await stack.enter_async_context(other.up())
+                await linked(successor, "B2")
+                await asyncio.wait_for(first.is_over.wait(), SECONDS)
+                assert isinstance(first.failure, OldCopyError) and "thatch admin accept B1" in str(first.failure)
+                with pytest.raises((Unavailable, PeerError)):
+                    async with await connect(original.url, "pub", seconds=0.5) as pub:
+                        await pub.publish({"price": 1.0, "number": 1}, timeout_seconds=0.5)
+            async with original.up() as first:  # started again, it does not take the place of the other
+                await asyncio.wait_for(first.is_over.wait(), SECONDS)
+                assert b2.driver.broker.links["B1"].is_synced and not successor.is_over.is_set()
+
+    run(scenario(), 40)
+
+
+def test_an_empty_store_under_a_known_name_is_refused_and_swallows_nothing(tmp_path: Path) -> None:
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2:
+            async with first.up() as b1:
+                await linked(b1, "B2")
+                async with await connect(first.url, "bob") as bob:
+                    await bob.subscribe("TRUE", durable="all")
+            await publish(second, range(10))
+            stream = b2.driver.streams["B1"]
+            await until(lambda: stream.on_disk.count == 10)
+            lost = first.store.rename(first.store.with_name("lost"))
+            for each in first.folder.glob("B1.thatch*"):
+                each.unlink()
+            async with first.up() as b1:
+                await until(lambda: "store" in b1.driver.refused_by.by_code)
+                assert stream.on_disk.count == 10 and "B2" not in b1.driver.broker.links
+            assert lost.exists()
+
+    run(scenario())
+
+
+def test_thirty_restarts_without_contact_are_no_rollback(tmp_path: Path) -> None:
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2, first.up() as b1:
+            await linked(b1, "B2")
+            await publish(first, range(3))
+        for _ in range(100):
+            Store(first.store, "B1").stop()
+        async with second.up() as b2, first.up() as b1:
+            await linked(b1, "B2")
+            assert gaps(b1) == gaps(b2) == set() and b1.driver.history.last_rollback is None
+
+    run(scenario())
+
+
+def test_a_neighbour_that_was_forgotten_and_comes_again_is_no_rollback(tmp_path: Path) -> None:
+    """The forgetful side holds less than it has confirmed, and knows nothing of the other."""
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2, first.up() as b1:
+            await linked(b1, "B2")
+            async with await connect(second.url, "bob") as bob:
+                await bob.subscribe("TRUE", durable="all")
+            await publish(first, range(10))
+            await until(lambda: bool(b1.driver.confirmations("B2").numbers))
+        with closing(sqlite3.connect(second.store)) as store:  # as forgetting leaves it
+            store.execute("DELETE FROM received")
+            store.execute("DELETE FROM confirmed")
+            row = "B1", "forgotten", "", "", "", "", ""
+            store.execute(PUT_NEIGHBOUR, (*row, summed(*row)))
+            store.commit()
+        for _ in range(2):
+            async with second.up() as b2, first.up() as b1:
+                await linked(b1, "B2")
+                assert gaps(b1) == gaps(b2) == set() and b2.driver.neighbours["B1"].state == "known"
+
+    run(scenario())
+
+
+def test_interest_that_a_restored_broker_no_longer_names_is_returned(tmp_path: Path) -> None:
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2:
+            async with first.up() as b1:
+                await linked(b1, "B2")
+                copy = await first.back_up(b1)
+                async with await connect(first.url, "ann") as ann:
+                    await ann.subscribe("TRUE", durable="all")
+                received = b2.driver.broker.received_from
+                await until(lambda: received(SUBSCRIPTIONS, "B1") == {"B1/ann@all/all": "TRUE"})
+            await publish(second, range(5))  # kept for B1
+            await asyncio.to_thread(first.restore, copy)
+            async with first.up() as b1:
+                await linked(b1, "B2")
+                await publish(second, range(5, 10))
+                queues = list(b1.queues)
+                assert [each.name for each in queues] == ["ann@all"] and queues[0].row.expires
+                until_returned = next(gap.until for gap in b1.driver.gaps if gap.peer.name == "ann@all")
+                async with await connect(first.url, "ann") as ann:
+                    assert await read(ann, range(10)) == list(range(10))
+                assert [each.row.expires for each in b1.queues] == [None], "its client has asked again"
+                assert until_returned < time.time() and b1.driver.neighbours["B2"].returned
+            async with first.up() as b1:
+                assert b1.driver.history.last_rollback is not None
+                await linked(b1, "B2")
+                assert len(list(b1.queues)) == 1
+
+    run(scenario())
+
+
+def test_for_a_subscription_that_nobody_names_the_interval_ends_when_its_client_asks_again(tmp_path: Path) -> None:
+    place = Place(tmp_path / "b1", "B1")
+
+    async def scenario() -> None:
+        async with place.up() as node:
+            copy = await place.back_up(node)
+            async with await connect(place.url, "ann") as ann:
+                await ann.subscribe("TRUE", durable="all")
+                await publish(place, range(5))
+        place.restore(copy)
+        async with place.up() as node:
+            assert gaps(node) == set()
+            await publish(place, range(5, 10))
+            asked = time.time()
+            async with await connect(place.url, "ann") as ann:
+                await ann.subscribe("TRUE", durable="all")
+            (gap,) = node.driver.gaps
+            assert (gap.peer.name, gap.side) == ("ann@all", "out") and gap.since < asked <= gap.until
+
+    run(scenario())
+
+
+def test_the_copy_that_a_migration_keeps_is_a_restored_past(tmp_path: Path) -> None:
+    formats = Path(__file__).parent.parent / "data" / "formats"
+    path = Path(shutil.copy(formats / "store-2.thatch", tmp_path / "s"))
+    Store(path, "B1").stop()
+    again = Store(path, "B1")
+    assert all(life.since is None for life in again.lives())
+    again.stop()
+    shutil.copy(tmp_path / "s.version-2", path)
+    back = Store(path, "B1")
+    life = back.lives()[-1]
+    assert life.cause == "rollback" and life.since is not None
+    back.stop()
+
+
+def test_strangers_in_a_store_of_version_2_do_not_come_along(tmp_path: Path) -> None:
+    formats = Path(__file__).parent.parent / "data" / "formats"
+    path = Path(shutil.copy(formats / "store-2.thatch", tmp_path / "s"))
+    with closing(sqlite3.connect(path)) as connection:
+        for place, name in ((100, "stranger"), (101, "silent")):
+            row = place, 2, name, 1
+            connection.execute("INSERT INTO links VALUES (?, ?, ?, ?, ?)", (*row, summed(*row)))
+        silent = 2, "silent", "a store", 0
+        connection.execute("INSERT INTO received VALUES (?, ?, ?, ?, ?)", (*silent, summed(*silent)))
+        connection.commit()
+    store = Store(path, "B1")
+    links = {record.peer.name for record in store.records() if isinstance(record, LinkRecord)}
+    assert links == {"ann", "ann@alerts", "B2", "B3"}
+    assert [(row.name, row.state) for row in store.neighbours()] == [("B2", "accepted"), ("B3", "accepted")]
+    store.stop()
