@@ -110,6 +110,7 @@ def _status_rows(state: dict[str, Any]) -> list[tuple[str, str]]:
         ("subscriptions", f"{state['subscriptions']:,}"),
         ("durable", queues + (f", {durable['lost']:,} lost to limits" if durable["lost"] else "")),
         ("neighbours", f"{neighbours['up']} of {neighbours['count']} up"),
+        *([("missing", f"perhaps, in {counted(state['gaps'], 'interval')}: see /healthz")] if state["gaps"] else []),
         *(("refused", f"{each['count']:,} times: {each['last']}: {each['reason']}") for each in state["refused"]),
     ]
 

@@ -155,6 +155,7 @@ class AdminDoor:
                 {"code": code, "count": each.total, "last": each.name, "reason": each.reason, "at": each.at}
                 for code, each in node.driver.refusals.by_code.items()
             ],
+            "gaps": len(node.driver.gaps),
             "neighbours": {"count": len(links), "up": sum(each["state"] == "up" for each in links)},
         }
 
