@@ -20,6 +20,7 @@ from thatch.cli.main import main
 from thatch.client.client import AsyncClient, connect
 from thatch.errors import OldCopyError, PeerError, Unavailable
 from thatch.node.config import Listen, Timing
+from thatch.node.connection import NeighbourConnection
 from thatch.node.schema import PUT_NEIGHBOUR, summed
 from thatch.node.server import Node
 from thatch.node.store import Store
@@ -83,12 +84,23 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def linked(node: Node, other: str) -> None:
-    def is_linked() -> bool:
-        link = node.driver.broker.links.get(other)
-        return link is not None and link.is_synced
+def is_linked(node: Node, other: str) -> bool:
+    link = node.driver.broker.links.get(other)
+    return link is not None and link.is_synced
 
-    await until(is_linked)
+
+async def linked(node: Node, other: str) -> None:
+    await until(lambda: is_linked(node, other))
+
+
+async def cut_until(node: Node, neighbour: Node, is_so: Callable[[], bool]) -> None:
+    """Cut the connection of a neighbour whenever it has one, so that another one may come under its name."""
+    async with asyncio.timeout(SECONDS):
+        while not is_so():
+            end, life = node.driver.endpoints.get(neighbour.config.name), neighbour.driver.history.present.id
+            if isinstance(end, NeighbourConnection) and end.identity is not None and end.identity.life == life:
+                end.cut()
+            await asyncio.sleep(0.02)
 
 
 async def publish(place: Place, numbers: Iterable[int]) -> None:
@@ -234,10 +246,9 @@ def test_of_two_live_copies_one_is_refused_and_stops_acknowledging(tmp_path: Pat
                     source.backup(target)
                 await stack.aclose()
                 await until(lambda: not first.driver.broker.links["B2"].is_up)
-                await asyncio.sleep(1.0)  # the original waits longer now before it dials again
                 b2 = await stack.enter_async_context(second.up())
                 successor = await stack.enter_async_context(other.up())
-                await linked(successor, "B2")
+                await cut_until(b2, first, lambda: is_linked(successor, "B2"))
                 await asyncio.wait_for(first.is_over.wait(), SECONDS)
                 assert isinstance(first.failure, OldCopyError) and "thatch admin accept B1" in str(first.failure)
                 with pytest.raises((Unavailable, PeerError)):
@@ -397,3 +408,30 @@ def test_strangers_in_a_store_of_version_2_do_not_come_along(tmp_path: Path) -> 
     assert links == {"ann", "ann@alerts", "B2", "B3"}
     assert [(row.name, row.state) for row in store.neighbours()] == [("B2", "accepted"), ("B3", "accepted")]
     store.stop()
+
+
+def test_a_rollback_is_announced_once_with_the_number_of_events_that_are_missing(tmp_path: Path) -> None:
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2:
+            async with first.up() as b1:
+                await linked(b1, "B2")
+                async with await connect(first.url, "bob") as bob:
+                    await bob.subscribe("TRUE", durable="all")
+                    await until(lambda: b2.driver.broker.links["B1"].is_durable)
+                    copy = await first.back_up(b1)
+                    await publish(second, range(30))
+                await until(lambda: b2.driver.streams["B1"].on_disk.count == 0)
+            await publish(second, range(30, 40))  # kept for B1
+            await asyncio.to_thread(first.restore, copy)
+            for _ in range(3):
+                async with first.up() as b1:
+                    await linked(b1, "B2")
+                    assert {("B2", "in", 30), ("B2", "out", None), ("bob@all", "out", None)} == gaps(b1)
+                    assert {("B1", "out", 30), ("B1", "in", None)} == gaps(b2)
+                    await until(lambda: b2.driver.streams["B1"].on_disk.count == 0)
+            async with first.up(), await connect(first.url, "bob") as bob:
+                assert await read(bob, range(30, 40)) == list(range(30, 40))
+
+    run(scenario())

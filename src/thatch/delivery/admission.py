@@ -24,7 +24,7 @@ def accept(driver: Driver, doors: Doors, name: str) -> None:
     if name == driver.broker.name:
         raise CallerError(f"{name!r} is this broker itself", code="name")
     row = driver.neighbours.get(name) or NeighbourRow(name, ACCEPTED)
-    driver.put_neighbour(row._replace(state=ACCEPTED, store="", life="", restored=""))
+    driver.put_neighbour(row._replace(state=ACCEPTED, store="", life=""))
     doors.admit(name)
 
 

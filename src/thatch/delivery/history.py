@@ -89,6 +89,11 @@ class History:
         first = min(self.present.ordinal - LIVES_SENT, self.ordinal(knows), ordinal_of(oldest))
         return {ordinal: row.id for ordinal, row in self._rows.items() if ordinal >= first}
 
+    def last_of(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """Those of the last lives, of numbers by life."""
+        lives = sorted((life for life in numbers if life in self), key=self.ordinal)
+        return {life: numbers[life] for life in lives[-LIVES_SENT:]}
+
     @property
     def restored(self) -> tuple[str, ...]:
         return tuple(each.id for each in self._rows.values() if each.cause == RESTORE)
@@ -124,9 +129,10 @@ def last_of(numbers: Mapping[str, int], lives: Mapping[int, str]) -> str:
 def missing(wanted: Mapping[str, int], there: Mapping[str, int], lives: Mapping[int, str]) -> int:
     """How many events are not there any more, of those that were, by life."""
     ordinals = {id: ordinal for ordinal, id in lives.items()}
+    first = min((ordinals[life] for life in there if life in ordinals), default=0)  # of the lives before little is kept
     count = 0
     for life, number in wanted.items():
-        if life in ordinals:
+        if ordinals.get(life, -1) >= first:
             count += max(0, number - max(there.get(life, 0), ordinals[life] << LIFE_SHIFT))
     return count
 

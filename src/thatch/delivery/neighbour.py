@@ -62,7 +62,7 @@ class NeighbourSession:
             history.restored,
             dict(self._arrivals.taken),
             row.life,
-            dict(driver.confirmations(self.name).numbers),
+            history.last_of(driver.confirmations(self.name).numbers),
             self._asks,
             since,
             until,
@@ -88,7 +88,9 @@ class NeighbourSession:
         self._lives = message.lives or _DerivedLives(message.store)
         self._announce(message)
         if row is not None and (row.store != message.store or not message.known):  # it has begun anew
-            driver.confirmations(self.name).forget()
+            driver.confirmations(self.name).lower({})
+        elif message.asks:
+            driver.confirmations(self.name).lower(message.holds)
         driver.put_neighbour(known_after(row, self.name, message))
         if message.lives:
             held = max((number for life, number in message.holds.items() if self._is_ours(life, number)), default=0)

@@ -6,7 +6,7 @@ crash less has been taken than was said, but never less committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from thatch.delivery.journal import ConfirmedRow, Journal, ReceivedRow
 from thatch.protocol.records import PeerKey
@@ -59,11 +59,12 @@ class Confirmations:
         self._peer, self._journal = peer, journal
         self.numbers = {row.life: row.number for row in rows}  # by life of this store
 
-    def forget(self) -> None:
-        """It has another store from now on, or nothing of what came before."""
-        for life in self.numbers:
-            self._journal.note_confirmed(ConfirmedRow(self._peer, life, 0))
-        self.numbers.clear()
+    def lower(self, numbers: Mapping[str, int]) -> None:
+        """Its store went back to the past, or is another one: that is all that it holds."""
+        for life, number in self.numbers.items():
+            if number > numbers.get(life, 0):
+                self.numbers[life] = numbers.get(life, 0)
+                self._journal.note_confirmed(ConfirmedRow(self._peer, life, self.numbers[life]))
 
     def note(self, life: str, number: int) -> None:
         if number > self.numbers.get(life, 0):

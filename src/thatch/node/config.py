@@ -45,7 +45,7 @@ class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     neighbour_seconds_max: float = 7 * 86_400.0
     queue_bytes_max: int = 256 * MB  # the most that a durable subscription may ask for
     queue_seconds_max: float = 30 * 86_400.0
-    returned_seconds: float = 86_400.0  # of interest that neighbours return after a restore
+    returned_seconds: float = 86_400.0  # of events for interest that neighbours return after a restore
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
