@@ -12,6 +12,7 @@ from protocol_examples import DIGESTED, EXAMPLES, PAGE, page
 from thatch.errors import Code
 from thatch.protocol import messages as m
 from thatch.protocol import versions
+from thatch.protocol import wire as w
 from thatch.protocol.kinds import KINDS
 from thatch.protocol.wire import Frames, FromClient, FromNeighbour, FromNode
 from thatch.space.space import Space
@@ -28,8 +29,9 @@ TYPES: dict[Any, str] = {
     tuple[str, ...]: "array of text",
     tuple[int, ...]: "array of int",
     dict[str, str]: "map of text to text",
-    dict[int, str]: "map of int to text",
-    dict[str, m.Number]: "map of text to int",
+    dict[w.Ordinal, w.StoreId]: "map of int to text",
+    dict[w.StoreId, m.Number]: "map of text to int",
+    tuple[w.StoreId, ...]: "array of text",
     dict[str, Any]: "map of text to any",
     dict[str, dict[str, int]]: "map of text to map of text to int",
     m.Listing: "map of int to map of text to array of text, float or nil",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -89,5 +90,29 @@ def test_a_session_is_from_1_to_2_to_the_31_less_1(tmp_path: Path, session: int)
             async with dialling(node) as peer:
                 await peer.greet("ann", session=2**31 - 1)
                 assert (await peer.read("Hello"))[1] == "B1"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [{2**23: "a"}],
+        [{-1: "a"}],
+        [{1: "a" * 65}],
+        [{1: "a"}, ["a" * 65]],
+        [{1: "a"}, [], {"b": 2**63}],
+        *([{1: "a"}, [], {}, "", {}, "a", *times] for times in ([nan, 1.0], [inf, 1.0], [-1.0, 1.0], [1.0, 1e300])),
+    ],
+    ids=str,
+)
+def test_lives_and_times_that_cannot_be_end_the_link_and_not_the_node(tmp_path: Path, fields: list[Any]) -> None:
+    """A time that is no number came into the store, which then could not be written any more."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, routing="subscriptions") as node, dialling(node, "overlay") as peer:
+            await peer.greet("B9", ["Resume", "store9", "", 0, *fields], is_client=False)
+            assert (await peer.read("Refused"))[5] == "protocol" and await peer.closed() == 1008
+            assert not node.driver.gaps and node.failure is None
 
     run(scenario())

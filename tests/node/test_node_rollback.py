@@ -357,6 +357,71 @@ def test_interest_that_a_restored_broker_no_longer_names_is_returned(tmp_path: P
     run(scenario())
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_returned_interest_does_not_replace_what_a_client_has_asked_for_since(tmp_path: Path, restarts: int) -> None:
+    first, second = pair(tmp_path)
+
+    async def ask(where: str) -> None:
+        async with await connect(first.url, "ann") as ann:
+            await ann.subscribe(where, durable="all", settled=False)
+
+    async def scenario() -> None:
+        async with second.up() as b2, first.up() as b1:
+            await linked(b1, "B2")
+            copy = await first.back_up(b1)
+            await ask("price < 5")
+            received = b2.driver.broker.received_from
+            await until(lambda: received(SUBSCRIPTIONS, "B1") == {"B1/ann@all/all": "price < 5"})
+        await asyncio.to_thread(first.restore, copy)
+        async with first.up():
+            await ask("price < 7")
+        await first.restart(restarts)
+        async with first.up() as b1, second.up():
+            if not restarts:
+                await ask("price < 8")
+            await until(lambda: bool(b1.driver.neighbours["B2"].returned))
+            assert [each.where for each in b1.queues] == ["price < 7" if restarts else "price < 8"]
+
+    run(scenario())
+
+
+def test_returned_interest_is_added_to_what_the_backup_says(tmp_path: Path) -> None:
+    """Which of both a client asked for last nobody knows: the neighbour may have been away."""
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2, first.up() as b1:
+            await linked(b1, "B2")
+            async with await connect(first.url, "ann") as ann:
+                kept = await ann.subscribe("price < 5", durable="all")
+                copy = await first.back_up(b1)
+                await ann.replace(kept, "price > 7")
+            received = b2.driver.broker.received_from
+            await until(lambda: received(SUBSCRIPTIONS, "B1") == {"B1/ann@all/all": "price > 7"})
+        await asyncio.to_thread(first.restore, copy)
+        async with first.up() as b1, second.up():
+            await until(lambda: "B2" in b1.driver.neighbours and bool(b1.driver.neighbours["B2"].returned))
+            assert [each.where for each in b1.queues] == ["(price < 5) OR (price > 7)"]
+
+    run(scenario())
+
+
+def test_only_durable_subscriptions_of_clients_are_returned(tmp_path: Path) -> None:
+    """A reader of server-sent events lives in the node, too, and nothing is kept for it."""
+    place = Place(tmp_path / "b1", "B1")
+
+    async def scenario() -> None:
+        async with place.up() as node:
+            copy = await place.back_up(node)
+        place.restore(copy)
+        async with place.up() as node:
+            for id in ("B1/@reader1/s", "B1/ann/s", "B2/bob@all/all", "B1", "B1/", "", "~B2~B1/ann@/s"):
+                node.queues.take_returned({id: "TRUE"})
+            assert not list(node.queues)
+
+    run(scenario())
+
+
 def test_for_a_subscription_that_nobody_names_the_interval_ends_when_its_client_asks_again(tmp_path: Path) -> None:
     place = Place(tmp_path / "b1", "B1")
 

@@ -19,7 +19,7 @@ from thatch.delivery.journal import NeighbourRow
 from thatch.delivery.stream import Send
 from thatch.errors import PeerError
 from thatch.protocol import wire
-from thatch.protocol.ids import INSIDE, SUBSCRIPTIONS, is_of_broker
+from thatch.protocol.ids import SUBSCRIPTIONS, is_durable_name, is_of_broker, without_alias
 from thatch.protocol.messages import Message
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 
@@ -122,12 +122,14 @@ class NeighbourSession:
     def _return_interest(self, life: str) -> None:
         """What came from its own durable clients, before it says what it knows of them."""
         received = self._driver.broker.received_from(SUBSCRIPTIONS, self.name)
-        owned = [
-            each for each in received.items() if is_of_broker(each[0], self.name) and INSIDE in each[0].split("/")[1]
-        ]
+        owned = [each for each in received.items() if self._is_owned(each[0])]
         for at in range(0, len(owned), RETURNED_MAX):
             self._send_first(wire.Returned(dict(owned[at : at + RETURNED_MAX])))
         self._send_first(wire.Returned({}, life))
+
+    def _is_owned(self, id: str) -> bool:
+        """Whether a subscription is of a durable client of this neighbour's own."""
+        return is_of_broker(id, self.name) and is_durable_name(without_alias(id).split("/")[1])
 
     def take(self, message: wire.Received | wire.Returned) -> None:
         driver = self._driver

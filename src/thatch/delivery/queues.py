@@ -20,11 +20,11 @@ from thatch.errors import CallerError, shown
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.ids import (
-    INSIDE,
     SUBSCRIPTIONS,
     check_durable_id,
     client_id,
     durable_name,
+    is_durable_name,
     split_durable_name,
     without_alias,
 )
@@ -69,6 +69,8 @@ class Queue(LocalClient):
         )
         self.reader: Reader | None = None
         self.expires = row.expires  # interest that a neighbour has returned: until its client asks again
+        self.returned: list[str] = []  # clauses that neighbours have returned
+        self.is_asked = False  # by its client, since the node was started
         self._lost_announced = 0  # of those lost, how many the reader knows of
         self._lost_kept = row.lost
 
@@ -207,18 +209,29 @@ class Queues:
         if rollback is None or rollback.since is None:
             return
         for id, where in subscriptions.items():
-            home, name, _ = without_alias(id).split("/", 2)
-            if home != self._driver.broker.name or INSIDE not in name:
+            home, _, name = without_alias(id).partition("/")
+            name = name.partition("/")[0]
+            if home != self._driver.broker.name or not is_durable_name(name):
                 continue
             queue = self._queues.get(name)
+            if queue is not None and self._has_asked(queue, rollback.at):
+                continue
             if queue is None:
                 row = QueueRow(
                     PeerKey(DURABLE_QUEUE, name), self._bytes_max, self._seconds_max, 0, now + self._returned_seconds
                 )
                 queue = self._made(row)
-            if queue.where != where:
-                queue.subscribe(where)
+            if where not in (queue.where, *queue.returned):
+                queue.returned.append(where)  # which of them was asked for last, only the client knows
+                queue.subscribe(f"({queue.where}) OR ({where})" if queue.where else where)
                 self._driver.announce_gap(queue.stream.peer, "out", rollback.since, now, None)
+
+    def _has_asked(self, queue: Queue, rollback_at: float) -> bool:
+        """Whether its client has asked for a durable subscription after the store went back to the past: what it wanted
+        before then means nothing any more."""
+        peer = queue.stream.peer
+        is_announced = any(gap.peer == peer and gap.until > rollback_at for gap in self._driver.gaps)
+        return queue.is_asked or (queue.expires is None and is_announced and not queue.returned)
 
     def _made(self, row: QueueRow) -> Queue:
         """A new one."""
@@ -257,6 +270,7 @@ class Queues:
         if queue is None:
             queue = self._made(QueueRow(PeerKey(DURABLE_QUEUE, name), bytes_max, seconds_max, 0))
         queue.stream.set_limits(bytes_max, seconds_max)
+        queue.is_asked = True
         queue.keep_for_good()
         if queue.where != message.where:
             self._announce(queue.stream.peer)

@@ -88,6 +88,15 @@ def split_durable_name(name: str) -> tuple[str, str]:
     return client, id
 
 
+def is_durable_name(name: str) -> bool:
+    """Whether a name inside the node is that of a durable subscription, and not of another client that lives there.
+
+    >>> is_durable_name("ann@alerts"), is_durable_name("@reader1"), is_durable_name("ann")
+    (True, False, False)
+    """
+    return all(split_durable_name(name))
+
+
 def inner_name(what: str) -> str:
     """The name of a client that belongs to the node itself."""
     return f"{INSIDE}{what}"

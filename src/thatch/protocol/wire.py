@@ -30,6 +30,10 @@ from thatch.protocol.messages import Message, Number, Publish, UnknownKind
 from thatch.protocol.versions import LIMITS, VERSION_MIN
 from thatch.space.space import Space
 
+StoreId = Annotated[str, msgspec.Meta(max_length=64)]  # also of a life of a store
+Ordinal = Annotated[int, msgspec.Meta(ge=0, le=2**23 - 1)]  # of a life: the upper bits of its numbers
+Instant = Annotated[float, msgspec.Meta(ge=0.0, le=253_402_300_799.0)]  # seconds since 1970, to the year 9999
+
 
 class NodeMessage(Message, frozen=True, array_like=True):
     """A message that the node itself takes or sends, not its broker."""
@@ -116,17 +120,19 @@ class Resume(NodeMessage, frozen=True, tag="Resume", array_like=True):
         ("lives", "restored", "holds", "known", "confirmed", "asks", "since", "until"), 4
     )
 
-    store: str
-    of: str
+    store: StoreId
+    of: StoreId
     received: Number
-    lives: dict[int, str] = field(default_factory=dict)  # by ordinal: what numbers have in their upper bits
-    restored: tuple[str, ...] = ()  # those of them that an operator began, by restoring a backup
-    holds: dict[str, Number] = field(default_factory=dict)  # by life of yours: up to which number it is on disk here
-    known: str = ""  # your last life that is on disk here
-    confirmed: dict[str, Number] = field(default_factory=dict)  # by life of mine: up to which number it is on yours
-    asks: str = ""  # a life of mine that began in the past: return the interest that it may not know
-    since: float = 0.0  # it knows nothing of what happened from here
-    until: float = 0.0  # to here: seconds since 1970
+    lives: dict[Ordinal, StoreId] = field(default_factory=dict)  # by ordinal: what numbers have in their upper bits
+    restored: tuple[StoreId, ...] = ()  # those of them that an operator began, by restoring a backup
+    holds: dict[StoreId, Number] = field(
+        default_factory=dict
+    )  # by life of yours: up to which number it is on disk here
+    known: StoreId = ""  # your last life that is on disk here
+    confirmed: dict[StoreId, Number] = field(default_factory=dict)  # by life of mine: up to which number it is on yours
+    asks: StoreId = ""  # a life of mine that began in the past: return the interest that it may not know
+    since: Instant = 0.0  # it knows nothing of what happened from here
+    until: Instant = 0.0  # to here: seconds since 1970
 
 
 class Forward(NodeMessage, frozen=True, tag="Forward", array_like=True):
