@@ -172,11 +172,11 @@ DEFECTS = [
         COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[published_for_a_durable_subscription]",
     ),
     Defect(
-        "delivery/queues.py", "self._driver.journal.put_queue(row)\n            queue.connect()", "queue.connect()",
+        "delivery/queues.py", "self._driver.journal.put_queue(row)\n        queue.connect()", "queue.connect()",
         COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[accepted_durable_subscription]",
     ),
     Defect(
-        "delivery/queues.py", "if queue is not None and queue.reader is reader:", "if queue is not None:",
+        "delivery/queues.py", "if queue is not None and queue.reader is reader and", "if queue is not None and",
         "tests/node/test_node_durable.py::test_an_acknowledgement_counts_only_on_a_connection_that_has_the_subscription",
     ),
     Defect(
@@ -202,7 +202,7 @@ DEFECTS = [
         "tests/delivery/test_stream.py::test_a_stream_brings_everything_in_order",
     ),
     Defect(
-        "delivery/stream.py", "if life != self._life or self._send is None:", "if self._send is None:",
+        "delivery/stream.py", "if attachment != self._attachments or self._send is None:", "if self._send is None:",
         "tests/delivery/test_stream.py::test_a_stream_brings_everything_in_order",
     ),
     Defect("delivery/stream.py", "through = last if is_end else", "through = self._last if is_end else", NODES),
