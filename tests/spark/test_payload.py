@@ -83,6 +83,7 @@ ERRORS: list[ThatchError] = [
     errors.SpaceError("a space"),
     errors.SnapshotError("a file"),
     errors.StoreError("a store"),
+    errors.OldCopyError("a copy of a store"),
     errors.ConfigError("a setting"),
     errors.PeerError("a peer"),
     errors.Unavailable("later"),
