@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from helpers.node_process import free_port
+from helpers.node_process import SPACE, BrokerProcess, chain, free_port, is_soak, wait_agree
 from helpers.raw_peers import dialling, run, running
 from thatch.cli.main import main
 from thatch.client.client import AsyncClient, connect
+from thatch.delivery.admission import accept
 from thatch.errors import OldCopyError, PeerError, Unavailable
 from thatch.node.config import Listen, Timing
 from thatch.node.connection import NeighbourConnection
@@ -500,3 +501,59 @@ def test_a_rollback_is_announced_once_with_the_number_of_events_that_are_missing
                 assert await read(bob, range(30, 40)) == list(range(30, 40))
 
     run(scenario())
+
+
+def test_kills_under_plain_load_are_no_rollback(tmp_path: Path) -> None:
+    """Plain events are acknowledged without being on disk: after kill -9 less is held than was said."""
+    brokers = chain(tmp_path, ("B1", "B2"), 'routing = "subscriptions"')
+    first, second = brokers
+
+    async def load() -> None:
+        async with await connect(second.url, "bob") as bob, await connect(first.url, "pub") as pub:
+            await bob.subscribe("TRUE")
+            for _ in range(10 if is_soak() else 1):
+                for victim in brokers:
+                    futures = [await pub.post({"price": 1.0, "number": each}) for each in range(300)]
+                    await asyncio.wait(futures[:200])
+                    victim.kill()
+                    victim.spawn()
+                    await asyncio.to_thread(victim.wait_ready)
+                    await asyncio.wait(futures)
+                    await asyncio.to_thread(wait_agree, brokers, SECONDS)
+
+    try:
+        asyncio.run(asyncio.wait_for(load(), 200))
+        for broker in brokers:
+            assert broker.get("/healthz")["gaps"] == [] and broker.metric("rollbacks_total") == 0
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def test_a_broker_that_is_refused_for_its_past_ends_with_a_status_of_its_own(tmp_path: Path) -> None:
+    second = Place(tmp_path / "b2", "B2", accept=["B1"], space=SPACE)
+    first = Place(tmp_path, "B1", neighbours={"B2": second.overlay}, space=SPACE)
+    process = BrokerProcess("B1", tmp_path, {"B2": second.overlay}, 'routing = "subscriptions"')
+
+    async def scenario() -> None:
+        async with second.up() as b2:
+            async with first.up() as b1:
+                await linked(b1, "B2")
+                copy_plainly(first.store, tmp_path / "copy")
+            async with first.up() as b1:
+                await linked(b1, "B2")
+            for each in tmp_path.glob("B1.thatch*"):  # also the file beside the store
+                each.unlink()
+            shutil.copy(tmp_path / "copy", first.store)
+            process.spawn()
+            assert process.process is not None
+            assert await asyncio.to_thread(process.process.wait, 2 * SECONDS) == 4
+            assert "run `thatch admin accept B1` at 'B2'" in process.log.read_text()
+            accept(b2.driver, b2.doors, "B1")
+            async with first.up() as b1:
+                await linked(b1, "B2")
+
+    try:
+        run(scenario(), 60)
+    finally:
+        process.kill()
