@@ -407,6 +407,25 @@ def test_returned_interest_is_added_to_what_the_backup_says(tmp_path: Path) -> N
     run(scenario())
 
 
+def test_a_backup_does_not_overwrite_the_store_of_another_broker(tmp_path: Path) -> None:
+    """It would go on writing into a file that no name leads to."""
+    one, two = Place(tmp_path / "b1", "B1"), Place(tmp_path / "b2", "B2")
+
+    async def scenario() -> None:
+        async with one.up() as node, two.up():
+            socket = str(node.store.path.with_name(f"{node.store.path.name}.sock"))
+            command = ["admin", "backup", str(two.store), "--overwrite", "--socket", socket]
+            assert await asyncio.to_thread(main, command) != 0
+            copy = await one.back_up(node)
+            assert await asyncio.to_thread(main, [*command[:2], str(copy), *command[3:]]) == 0
+            async with await connect(two.url, "ann") as ann:
+                await ann.subscribe("TRUE", durable="all")
+        async with two.up() as node:
+            assert [each.name for each in node.queues] == ["ann@all"]
+
+    run(scenario())
+
+
 def test_only_durable_subscriptions_of_clients_are_returned(tmp_path: Path) -> None:
     """A reader of server-sent events lives in the node, too, and nothing is kept for it."""
     place = Place(tmp_path / "b1", "B1")

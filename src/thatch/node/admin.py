@@ -259,6 +259,8 @@ class AdminDoor:
             raise CallerError(f"{file} is a name that the store itself may use: give another one")
         if file.exists() and not overwrite:
             raise CallerError(f"{file} exists already: choose another path, or give --overwrite")
+        if file.exists() and backup.is_store(file):
+            raise CallerError(f"{file} is the store of a broker, not a backup: choose another path")
 
     async def _copied(self, draft: Path, writer: asyncio.StreamWriter) -> float:
         """Copy the pages in the store's thread, and say meanwhile how far it is."""

@@ -27,7 +27,7 @@ import msgspec
 
 from thatch.errors import StoreError
 from thatch.node import migrations, schema
-from thatch.node.damage import check_files, check_pages, check_rows, damaged, sentence_of, unusable
+from thatch.node.damage import APPLICATION, check_files, check_pages, check_rows, damaged, sentence_of, unusable
 from thatch.node.lock import StoreLock
 from thatch.node.migrations import MARK, RESTORED, BackupMark, read_mark
 
@@ -87,6 +87,16 @@ def finish(draft: Path, file: Path, made_at: float) -> Summary:
 
 def draft_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.draft")
+
+
+def is_store(file: Path) -> bool:
+    """Whether a file is the store of a broker, and not a backup: its broker may be writing to it."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro&immutable=1", uri=True)) as connection:
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            return application == APPLICATION and read_mark(connection) is None
+    except (sqlite3.DatabaseError, msgspec.DecodeError):
+        return False
 
 
 def remove_draft(draft: Path) -> None:
