@@ -21,7 +21,10 @@ from thatch.sim.run import clauses_of_scripts
 
 SOAK = bool(os.environ.get("THATCH_SOAK"))
 SEEDS, GROUP = (10_000, 200) if SOAK else (500, 100)
-FAULTS = ("kill", "cut", "fill", "away", "cancel")  # each kind of step that a group of runs contains
+# Each kind of step that a group of runs contains, and does something.
+FAULTS = (
+    "kill", "cut", "fill", "away", "cancel", "back_up", "put_back", "lose_disk", "copy", "decide", "accept", "forget",
+)  # fmt: skip
 
 
 def seen(seed: int, clauses: Clauses) -> NodesObserved:

@@ -1,7 +1,8 @@
 """What an operator decides about a neighbour: it may come, or it never comes again.
 
-accept   expected from now on; which store and which life it had is forgotten, so that the next one that comes under
-         this name is the one to go on with. What is kept for it is offered to it.
+accept   expected from now on; the next one that comes under this name is the one to go on with, whatever store and
+         past it has. What is kept for it is offered to it. It hears which life was known: if that is not one of its
+         own, it is an old copy, and says so.
 forget   its link goes, with its interest and what is kept for it, and nobody waits for it any more. A tombstone
          stays: up to where its events came is still known, so that it can come back without a false alarm. It then
          joins as new, if it is expected.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from thatch.delivery.doors import Doors
 from thatch.delivery.driver import Driver
-from thatch.delivery.history import ACCEPTED, FORGOTTEN
+from thatch.delivery.history import ACCEPTING, FORGOTTEN
 from thatch.delivery.journal import NeighbourRow
 from thatch.errors import CallerError, shown
 from thatch.protocol.ids import check_name
@@ -23,8 +24,8 @@ def accept(driver: Driver, doors: Doors, name: str) -> None:
     check_name(name)
     if name == driver.broker.name:
         raise CallerError(f"{name!r} is this broker itself", code="name")
-    row = driver.neighbours.get(name) or NeighbourRow(name, ACCEPTED)
-    driver.put_neighbour(row._replace(state=ACCEPTED, store="", life=""))
+    row = driver.neighbours.get(name) or NeighbourRow(name, ACCEPTING)
+    driver.put_neighbour(row._replace(state=ACCEPTING))
     doors.admit(name)
 
 

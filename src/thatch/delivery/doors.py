@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from thatch.delivery.history import ACCEPTED, ACCEPTING
 from thatch.errors import Code, PeerError, shown
 from thatch.protocol import wire
 from thatch.protocol.ids import check_name, is_name
@@ -165,4 +166,4 @@ class Refusals:
 
 def expected_of(neighbours: Mapping[str, str]) -> set[str]:
     """The names of those that an operator has accepted, of states by name."""
-    return {name for name, state in neighbours.items() if state == "accepted"}
+    return {name for name, state in neighbours.items() if state in (ACCEPTED, ACCEPTING)}

@@ -45,6 +45,7 @@ from thatch.protocol.messages import (
 )
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 from thatch.protocol.versions import LIFE
+from thatch.protocol.wire import Resume
 
 log = logging.getLogger("thatch.node")
 DISK_FULL = "the disk of broker {} is full: events that a durable subscription wants are refused until there is room"
@@ -301,10 +302,10 @@ class Driver:
             peer.kind, peer.name, side, _date(since), _date(until), number,
         )  # fmt: skip
 
-    def note_rollback(self) -> None:
+    def note_rollback(self, message: Resume) -> None:
         """A neighbour has shown that this store is an old copy."""
         if self.history.present.since is None:
-            self.journal.put_life(self.history.note_rollback())
+            self.journal.put_life(self.history.note_rollback(message))
 
     def put_neighbour(self, row: NeighbourRow) -> None:
         """What is known of a neighbour from now on."""

@@ -23,6 +23,7 @@ LIFE_BYTES = 16
 LIVES_SENT = 64  # at least, of those before the present one
 START, RESTORE, ROLLBACK = "start", "restore", "rollback"  # why a life began: as usual, or in the past
 KNOWN, ACCEPTED, FORGOTTEN = "known", "accepted", "forgotten"  # states of a neighbour
+ACCEPTING = "accepting"  # by an operator: the next store that comes under the name is admitted, whatever it is
 
 
 def ordinal_of(number: int) -> int:
@@ -103,11 +104,13 @@ class History:
         """The last life that began in the past."""
         return next((each for each in reversed(self._rows.values()) if each.since is not None), None)
 
-    def note_rollback(self) -> LifeRow:
+    def note_rollback(self, message: Resume) -> LifeRow:
         """The present life began in the past: a neighbour knows more. From when on something is missing is known no
-        better than that it was not before the life before this one."""
-        before = [each.at for each in self._rows.values() if each.ordinal < self.present.ordinal]
-        self.present = self.present._replace(cause=ROLLBACK, since=max(before, default=0.0))
+        better than that it was not before the last life that the neighbour knows, too."""
+        known = (message.known, *message.holds)
+        past = [row for row in self._rows.values() if row.ordinal < self.present.ordinal] or [self.present]
+        since = max((row.at for row in past if row.id in known), default=past[0].at)
+        self.present = self.present._replace(cause=ROLLBACK, since=since)
         self._rows[self.present.ordinal] = self.present
         return self.present
 
@@ -140,7 +143,7 @@ def missing(wanted: Mapping[str, int], there: Mapping[str, int], lives: Mapping[
 def check_admitted(row: NeighbourRow | None, message: Resume) -> None:
     """Refuse a neighbour whose store is not the one that is known under its name, or has not lived on from where it was
     known."""
-    if row is None:
+    if row is None or row.state == ACCEPTING:
         return
     if row.store and row.store != message.store:
         raise PeerError(
@@ -164,7 +167,7 @@ def known_after(row: NeighbourRow | None, name: str, message: Resume) -> Neighbo
         row = NeighbourRow(name, KNOWN)
     restored = dict.fromkeys((*row.restored.split(), *message.restored))
     return row._replace(
-        state=KNOWN if row.state == FORGOTTEN else row.state,
+        state={FORGOTTEN: KNOWN, ACCEPTING: ACCEPTED}.get(row.state, row.state),
         store=message.store,
         life=message.lives[max(message.lives)] if message.lives else row.life,
         knows=message.known or row.knows,

@@ -67,7 +67,7 @@ class NeighbourRow(NamedTuple):
     """What is known of a neighbour."""
 
     name: str
-    state: str  # "known" (it has come), "accepted" (by an operator) or "forgotten"
+    state: str  # "known" (it has come), "accepting" or "accepted" (by an operator), "forgotten"
     store: str = ""  # the id of its store
     life: str = ""  # the last one of its store
     knows: str = ""  # the last life of this store that it has on disk

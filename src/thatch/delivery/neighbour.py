@@ -75,8 +75,13 @@ class NeighbourSession:
         row = driver.neighbours.get(self.name)
         check_admitted(row, message)
         has_forgotten = row is not None and not row.life  # on purpose
-        if not has_forgotten and not self._asks and history.is_behind(message, self._arrivals.taken):
-            driver.note_rollback()
+        is_ours = message.of == driver.journal.identity  # else it knew another store of this name
+        is_witness = is_ours and not has_forgotten and not self._asks
+        if is_witness and history.is_behind(message, self._arrivals.taken):
+            driver.note_rollback(message)
+            row = driver.neighbours.get(self.name)
+            if row is not None:
+                driver.put_neighbour(row._replace(returned=""))
             raise PeerError("the store of this broker is an old copy: it begins again, and asks for what it has lost")
         if message.asks:
             self._return_interest(message.asks)

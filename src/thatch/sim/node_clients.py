@@ -12,7 +12,7 @@ from thatch.broker import ClientState
 from thatch.broker.client_state import Home
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
-from thatch.protocol.messages import Deliver, Message, Publish, Refused, Send, Settled, Synced
+from thatch.protocol.messages import Deliver, Hello, Message, Publish, Refused, Send, Settled, Synced
 from thatch.sim.agenda import Agenda
 from thatch.sim.network import Clauses
 from thatch.sim.node_pipe import Pipe
@@ -131,10 +131,10 @@ class Program:
 
         self._around.agenda.at(self._around.agenda.now + seconds, come)
 
-    def acknowledge(self, id: str, number: int) -> None:
-        """Also on a later connection than the one on which the event came."""
+    def acknowledge(self, id: str, number: int, life: str) -> None:
+        """Also on a later connection than the one on which the event came, in that life of the broker's store."""
         if self.end is not None and self.end.is_resumed and id in self.durable:
-            self.end.send([wire.Ack(id, number)])
+            self.end.send([wire.Ack(id, number, life)])
 
 
 class ProgramEnd:
@@ -143,6 +143,7 @@ class ProgramEnd:
     def __init__(self, program: Program, pipe: Pipe, around: Around) -> None:
         self.program, self.pipe, self._around = program, pipe, around
         self.is_resumed = False
+        self._life = ""  # of the broker's store
         self._sent: deque[Publish] = deque()  # and not counted
         self._counted = 0
         self._resumes_after = 0
@@ -190,9 +191,9 @@ class ProgramEnd:
         program.observer.handed_on(program, message.id, message.number, message.event)
         seconds = around.rng.choice(ACK_SECONDS)
         if seconds:
-            around.agenda.at(around.agenda.now + seconds, program.acknowledge, message.id, message.number)
+            around.agenda.at(around.agenda.now + seconds, program.acknowledge, message.id, message.number, self._life)
         else:
-            program.acknowledge(message.id, message.number)
+            program.acknowledge(message.id, message.number, self._life)
 
     def _take_status(self, message: wire.DurableStatus) -> None:
         program = self.program
@@ -209,6 +210,8 @@ class ProgramEnd:
 
     def _control(self, message: Message) -> None:
         program = self.program
+        if isinstance(message, Hello):
+            self._life = str(message.capabilities.get("life", ""))
         if isinstance(message, Refused) and not message.seq and message.id:
             program.observer.refused(program, message)
         sends = program.state.handle(message, HOME)

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from thatch.broker import Settings
-from thatch.errors import CallerError, PeerError
 from thatch.protocol.messages import Message, Publish, next_session
 from thatch.sim.agenda import Agenda
 from thatch.sim.network import Clauses
@@ -32,6 +31,9 @@ class NodeObserver(ProgramObserver):
 
     def took(self, process: NodeProcess, event: Publish) -> None:
         """An event has come to a node."""
+
+    def ended(self, process: NodeProcess) -> None:
+        """A process ends by itself, because a neighbour refuses its past."""
 
     def hung_up(self, machine: Machine, peer: str, reason: str, code: str) -> None:
         """A node has hung up on somebody."""
@@ -90,6 +92,11 @@ class NodeNetwork:
         if process is not None:
             process.end(share)
 
+    def ended(self, process: NodeProcess) -> None:
+        if process.machine.process is process:
+            self.observer.ended(process)
+            self.kill(process.machine, 1.0)
+
     def cut(self, one: str, other: str, late: bool, seconds: float) -> None:
         """Between two addresses nothing passes, until it is healed; one side may notice `late`."""
         self.blocked[frozenset((one, other))] = None
@@ -101,6 +108,49 @@ class NodeNetwork:
     def heal(self, one: str, other: str) -> None:
         self.blocked.pop(frozenset((one, other)), None)
 
+    # --- Copies of stores ---------------------------------------------------------------------------------------------
+
+    def back_up(self, machine: Machine) -> None:
+        """A consistent copy of what is on disk, which says that it is one."""
+        copy = machine.disk.copied()
+        copy.about["backup"] = repr(EPOCH + self.now)
+        machine.backups.append((self.now, copy))
+
+    def put_back(self, machine: Machine, manner: str) -> float:
+        """The last backup takes the place of the store of a machine that is down: by the command for it ("restore"), as
+        a file that somebody copies over the store ("file"), or with all that lay around it then ("folder"). When the
+        backup was made."""
+        at, copy = machine.backups[-1]
+        copy = copy.copied()
+        if manner == "restore":
+            copy.about["restored"] = self.draw_identity()
+        else:
+            del copy.about["backup"]
+        if manner != "folder":
+            copy.note(machine.disk.noted)
+        machine.put_disk(copy)
+        return at
+
+    def lose_disk(self, machine: Machine) -> None:
+        machine.put_disk(Disk(self.draw_identity()))
+
+    def add_copy(self, machine: Machine, takes_address: bool) -> Machine:
+        """A second machine with a copy of the disk, and all that lies around it, under the same name."""
+        address = f"{machine.address}'"
+        copy = self.add_machine(machine.name, machine.dials, machine.accepts, machine.commit_seconds, address)
+        copy.put_disk(machine.disk.copied())
+        if takes_address:
+            self.addresses[machine.name] = address
+        return copy
+
+    def remove_machine(self, machine: Machine) -> None:
+        self.kill(machine, 1.0)
+        del self.machines[machine.address]
+        if self.addresses.get(machine.name) == machine.address:
+            del self.addresses[machine.name]
+            if machine.name in self.machines:
+                self.addresses[machine.name] = machine.name
+
     # --- Connections --------------------------------------------------------------------------------------------------
 
     def dial(self, machine: Machine, name: str) -> None:
@@ -110,14 +160,9 @@ class NodeNetwork:
         if frozenset((machine.address, target.address)) in self.blocked:
             return
         pipe = Pipe(self.agenda, self.latency)
-        here = NeighbourEnd(machine.process, pipe, dialled=True)
-        there = NeighbourEnd(target.process, pipe, dialled=False)
+        here, there = NeighbourEnd(machine.process, pipe, name), NeighbourEnd(target.process, pipe)
         pipe.join(here, there)
         self._pipes.append((pipe, machine.address, target.address, (here, there)))
-        try:
-            here.meet(name)
-        except (PeerError, CallerError) as error:
-            here.close(str(error), error.code)
 
     def connect(self, program: Program) -> Pipe | None:
         target = self.machines[self.addresses[program.home]]
@@ -138,4 +183,4 @@ class NodeNetwork:
         self.observer.took(process, event)
 
     def hung_up(self, process: NodeProcess, end: NodeEnd, reason: str, code: str) -> None:
-        self.observer.hung_up(process.machine, end.name, reason, code)
+        self.observer.hung_up(process.machine, end.name or end.claimed, reason, code)

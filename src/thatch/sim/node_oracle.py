@@ -24,7 +24,7 @@ class DurableInterest:
     id: str
     region: Region
     has_settled: bool = False  # its program was told so
-    is_promised: bool = False  # from now on every event that it wants must come
+    promised_at: float | None = None  # from then on every event that it wants must come
     is_removed: bool = False
 
     @property
@@ -34,11 +34,12 @@ class DurableInterest:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a broker had taken in between two times is gone: it cannot know that it ever had it."""
+    """What a broker acknowledged between two times is gone: it cannot know that it ever had it."""
 
     broker: str
     since: float
     until: float
+    is_announced: bool = False  # the network has to say so
 
 
 @dataclass(slots=True)
@@ -49,12 +50,13 @@ class Publication:
     expected: list[DurableInterest]
     is_acknowledged: bool = False
     is_refused: bool = False
-    taken: dict[str, list[float]] = field(default_factory=dict)  # by broker, when it came there
+    taken: dict[str, float] = field(default_factory=dict)  # by broker, when it came there first
+    released: dict[str, float] = field(default_factory=dict)  # by broker, when it first said that it has it
 
 
 class NodeOracle:
-    def __init__(self, way: Callable[[str, str], list[str]]) -> None:
-        """`way`: the brokers from one to another."""
+    def __init__(self, way: Callable[[str, str], list[str]], excuse: Callable[[Loss], None]) -> None:
+        """`way`: the brokers from one to another. `excuse` raises if the network did not say that it lost something."""
         self.keeps: dict[tuple[str, str], DurableInterest] = {}
         self.plain: dict[tuple[str, str], Region] = {}
         self.publications: dict[str, Publication] = {}
@@ -63,16 +65,22 @@ class NodeOracle:
         self.crashed_at = -1.0  # when something last happened that may make a copy
         self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
         self._numbers: dict[tuple[str, str], dict[int, None]] = {}  # by durable subscription and event
-        self._way = way
+        self._way, self._excuse = way, excuse
 
     def publish(self, event: Publish, home: str, now: float) -> None:
-        wanted = [each for each in self.keeps.values() if each.is_promised and each.region.contains(event.event)]
+        wanted = [
+            each for each in self.keeps.values() if each.promised_at is not None and each.region.contains(event.event)
+        ]
         self.publications[event.id] = Publication(event, home, now, wanted)
+
+    def note_crash(self, at: float) -> None:
+        """What is published up to then may come twice."""
+        self.crashed_at = max(self.crashed_at, at)
 
     def take(self, broker: str, event: str, now: float) -> None:
         """An event has come to a broker."""
         if event in self.publications:
-            self.publications[event].taken.setdefault(broker, []).append(now)
+            self.publications[event].taken.setdefault(broker, now)
 
     def deliver(self, keep: DurableInterest, number: int, event: Publish) -> None:
         if not keep.region.contains(event.event):
@@ -99,11 +107,13 @@ class NodeOracle:
     def remove(self, program: str, id: str) -> None:
         self.keeps.pop((program, id)).is_removed = True
 
-    def void(self, is_void: Callable[[DurableInterest], bool]) -> None:
-        """What brokers knew of some subscriptions is lost: of what is published from now on nothing is promised."""
-        for each in self.keeps.values():
-            if is_void(each):
-                each.is_promised = False
+    def void(self, keep: DurableInterest, broker: str) -> None:
+        """What a broker knew of a subscription is lost: of what is published from now on nothing is promised to it, nor
+        of what is on its way through there."""
+        keep.promised_at = None
+        for publication in self.publications.values():
+            if broker in self._way(publication.home, keep.home):
+                publication.expected = [each for each in publication.expected if each is not keep]
 
     def check_all(self) -> None:
         """At rest: whatever had to come has come."""
@@ -115,8 +125,9 @@ class NodeOracle:
                     continue
                 if self.has_come(keep, publication.event.id):
                     self.guaranteed += 1
-                elif self.is_lost(publication, keep):
+                elif (loss := self.loss_of(publication, keep)) is not None:
                     self.excused += 1
+                    self._excuse(loss)
                 else:
                     raise Failed(
                         f"event {publication.event.id}, published at {publication.at:g} at {publication.home} and "
@@ -125,11 +136,11 @@ class NodeOracle:
         for publication in self.publications.values():
             publication.expected.clear()
 
-    def is_lost(self, publication: Publication, keep: DurableInterest) -> bool:
-        return any(
-            loss.since <= at <= loss.until
-            for broker in self._way(publication.home, keep.home)
-            for at in publication.taken.get(broker, ())
-            for loss in self.losses
-            if loss.broker == broker
-        )
+    def loss_of(self, publication: Publication, keep: DurableInterest) -> Loss | None:
+        """The loss that an event was in, on its way to a durable subscription."""
+        for broker in self._way(publication.home, keep.home):
+            for loss in self.losses:
+                is_in = publication.released.get(broker, loss.until) >= loss.since
+                if loss.broker == broker and is_in and publication.taken.get(broker, loss.until + 1) <= loss.until:
+                    return loss
+        return None

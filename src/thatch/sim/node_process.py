@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from thatch.broker import Broker, Settings
+from thatch.delivery.admission import accept, forget
+from thatch.delivery.doors import Doors, Greeting, Identity, check_rival, expected_of
 from thatch.delivery.driver import ClientEndpoint, Driver, Endpoint
 from thatch.delivery.history import check_admitted
 from thatch.delivery.neighbour import NeighbourSession
@@ -27,7 +29,6 @@ from thatch.delivery.stream import Limits
 from thatch.errors import CallerError, PeerError
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
-from thatch.protocol.ids import check_name
 from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import OPERATOR, Extend, Hello, LinkDown, Message, Publish, Refused, Sequenced, Tick
 from thatch.sim.agenda import Agenda
@@ -43,7 +44,7 @@ NEIGHBOUR_LIMITS = Limits(bytes_max=2**30, seconds_max=1e9, memory_bytes_max=2**
 QUEUE_WINDOW = 400  # bytes that a durable subscriber may have before it acknowledges some
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Machine:
     """What outlives the process of a node: its disk, its configuration, its address."""
 
@@ -59,6 +60,11 @@ class Machine:
     @property
     def is_up(self) -> bool:
         return self.process is not None
+
+    def put_disk(self, disk: Disk) -> None:
+        """Another disk, while it is down."""
+        assert self.process is None
+        self.disk = disk
 
 
 class Surroundings(Protocol):
@@ -78,6 +84,9 @@ class Surroundings(Protocol):
     def took(self, process: NodeProcess, event: Publish) -> None:
         """An event has come to a node."""
 
+    def ended(self, process: NodeProcess) -> None:
+        """A process has ended by itself."""
+
     def hung_up(self, process: NodeProcess, end: NodeEnd, reason: str, code: str) -> None:
         """A node has hung up on somebody."""
 
@@ -96,6 +105,8 @@ class NodeProcess:
         for link in broker.links.values():
             if not link.is_client:
                 self.driver.stream(link.name)
+        admitted = expected_of({row.name: row.state for row in store.neighbours()})
+        self.doors = Doors(machine.name, machine.dials, machine.accepts, admitted)
         self.queues = Queues(self.driver, 2**30, 1e9, QUEUE_WINDOW)
         self.ends: dict[NodeEnd, None] = {}
         self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
@@ -119,6 +130,24 @@ class NodeProcess:
         self.store.crash(share)
         for end in list(self.ends):
             end.pipe.cut()
+
+    def end_as_old_copy(self) -> None:
+        """A neighbour refuses its life: it acknowledges nothing any more, and ends."""
+        self.gate.shut()
+        self.around.agenda.at(self.around.agenda.now, self.around.ended, self)
+
+    def accept(self, name: str) -> None:
+        """An operator accepts a neighbour, whatever store it has."""
+        accept(self.driver, self.doors, name)
+
+    def forget(self, name: str) -> None:
+        """An operator has it forget a neighbour."""
+        end = self.driver.endpoints.get(name)
+        if isinstance(end, NeighbourEnd):
+            end.close("an operator has this broker forget you")
+            end.peer_left()
+        with suppress(CallerError):  # it is not known
+            forget(self.driver, self.doors, name)
 
     def _after(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
         def act() -> None:
@@ -152,7 +181,7 @@ class NodeProcess:
 
     def is_neighbour(self, name: str) -> bool:
         link = self.driver.broker.links.get(name)
-        return name in self.machine.dials or name in self.machine.accepts or (link is not None and not link.is_client)
+        return self.doors.is_expected(name) or (link is not None and not link.is_client)
 
     def client_met(self, name: str) -> None:
         self._away.pop(name, None)
@@ -169,7 +198,7 @@ class NodeEnd(Endpoint):
 
     def __init__(self, process: NodeProcess, pipe: Pipe, is_open: bool) -> None:
         self.process, self.pipe, self.driver = process, pipe, process.driver
-        self.name = self.reason = ""
+        self.name = self.reason = self.claimed = ""
         self.peer = Peer(True)
         self.outgoing = PipeOutgoing(self, is_open)
         self.is_writing = False
@@ -302,12 +331,9 @@ class ClientEnd(NodeEnd, ClientEndpoint):
         if isinstance(message, Sequenced) and self.process.store.ticket > before:
             self.due[message.seq] = self.process.store.ticket
 
-    def _meet(self, message: Message) -> None:
-        if not isinstance(message, Hello) or not message.is_client:
-            raise PeerError(f"a client begins with Hello, not with {type(message).__name__}")
-        check_name(message.name)
-        if self.process.is_neighbour(message.name):
-            raise PeerError(f"{message.name!r} is the name of a neighbour of this broker, not of a client", code="name")
+    def _meet(self, greeting: Message) -> None:
+        link = self.driver.broker.links.get(greeting.name) if isinstance(greeting, Hello) else None
+        message = self.process.doors.check_client(greeting, was_met=link is not None and not link.is_client)
         other = self.driver.endpoints.get(message.name)
         if isinstance(other, ClientEnd):
             other.close(f"another connection came as {message.name!r}")
@@ -342,33 +368,56 @@ class ClientEnd(NodeEnd, ClientEndpoint):
 class NeighbourEnd(NodeEnd):
     kind = kind_out = wire.FromNeighbour
 
-    def __init__(self, process: NodeProcess, pipe: Pipe, dialled: bool) -> None:
+    def __init__(self, process: NodeProcess, pipe: Pipe, dialled: str = "") -> None:
+        """`dialled`: the neighbour that was dialled from here."""
         super().__init__(process, pipe, is_open=False)
         self.dialled = dialled
-        self.session: NeighbourSession | None = None
-        self._hello: Hello | None = None  # its greeting, until its Resume has come
-        self._is_greeted = False
+        self.session: NeighbourSession | None = None  # once there is a link
+        self.identity: Identity | None = None  # once it was judged
+        self._greeting = Greeting(process.doors, dialled)
+        self._is_new_link = False
+        if dialled:
+            self._connect(dialled)
 
     @property
     def waits_for_space(self) -> bool:
         return self.session is not None and self.session.waits_for_space
 
-    def meet(self, name: str) -> None:
-        check_name(name)
-        self.name, other = name, self.driver.endpoints.get(name)
+    def _connect(self, name: str) -> None:
+        """A link leads here from now on."""
+        other = self.driver.endpoints.get(name)
         if isinstance(other, NeighbourEnd):
-            ours_wins = self.driver.broker.name < name
-            if other.dialled != self.dialled and other.dialled == ours_wins:
-                self.name = ""
-                raise PeerError(f"{name!r} is connected already: one side of a link dials")
             other.close(f"another connection came as {name!r}")
             other.peer_left()
+        self.name, self._is_new_link = name, name not in self.driver.broker.links
         self.driver.connect(name, self)
         self.driver.take(self.driver.next_link_up(), name)
         self.session = NeighbourSession(
             self.driver, name, self._forward, self._send_first, self.process.queues.take_returned
         )
-        self.outgoing.open_after(encode(self.session.greeting()), self.process.store.ticket)
+        self.outgoing.open_after(self.encoded(self.session.greeting()), self.process.store.ticket)
+
+    def _judge(self, hello: Hello, resume: wire.Resume) -> None:
+        """The peer has said who it is: it comes in, or an error says why not."""
+        name, identity = hello.name, Identity.of(resume)
+        other = self.driver.endpoints.get(name)
+        if isinstance(other, NeighbourEnd) and other is not self:
+            if bool(other.dialled) != bool(self.dialled) and bool(other.dialled) == (self.driver.broker.name < name):
+                raise PeerError(f"{name!r} is connected already: one side of a link dials")
+            if other.identity is not None:
+                check_rival(name, identity, other.identity)
+        check_admitted(self.driver.neighbours.get(name), resume)
+        self.identity = identity
+        self.greeted(hello)
+        if self.session is None:
+            self._connect(name)
+        session = self._met()
+        session.admit(resume)
+        self.driver.take(hello, name)
+        link = self.driver.broker.links.get(name)
+        if link is not None and link.is_met:
+            self._is_new_link = False
+            session.resume(resume)
 
     def _send_first(self, message: Message) -> None:
         self.outgoing.hold_for(self.encoded(message), self.process.store.ticket)
@@ -378,50 +427,43 @@ class NeighbourEnd(NodeEnd):
 
     def take_all(self, messages: list[Message]) -> None:
         for message in messages:
+            if isinstance(message, Hello):
+                self.claimed = message.name
             if isinstance(message, wire.Forward):
                 self.note_event(message.number, message.event)
                 self._met().take_events([message])
-            elif isinstance(message, wire.Resume):
-                self._resume(message)
-            elif self._hello is not None:
-                raise PeerError(f"Resume follows Hello, not {type(message).__name__}")
-            elif isinstance(message, wire.Received | wire.Returned):
-                self._met().take(message)
-            elif isinstance(message, wire.NodeMessage):
-                raise PeerError(f"a neighbour takes no {type(message).__name__}")
             else:
-                self._control(message)
+                self._take(message)
         acknowledgement = None if self.session is None else self.session.acknowledgement()
         if acknowledgement is not None:
             received, ticket = acknowledgement
-            self.outgoing.answer(encode(received), ticket)
+            self.outgoing.answer(self.encoded(received), ticket)
 
     def _met(self) -> NeighbourSession:
         if self.session is None:
             raise PeerError("an event before Hello and Resume")
         return self.session
 
-    def _control(self, message: Message) -> None:
-        if isinstance(message, Hello) and not self._is_greeted:
-            self._hello = message
-            return
-        self.driver.take(message, self.name)
-
-    def _resume(self, message: wire.Resume) -> None:
-        hello, self._hello, self._is_greeted = self._hello, None, True
-        if hello is None or hello.is_client:
-            raise PeerError(f"a neighbour begins with Hello, not with {type(hello or message).__name__}")
-        if not self.name:
-            check_admitted(self.driver.neighbours.get(hello.name), message)
-            self.meet(hello.name)
-        self.greeted(hello)
-        session = self._met()
-        session.admit(message)
-        self.driver.take(hello, self.name)
-        if self.driver.broker.links[self.name].is_met:
-            session.resume(message)
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Refused):
+            if message.code == "history" and self.name:
+                self.process.end_as_old_copy()
+        elif self.identity is None:
+            both = self._greeting.take(message)
+            if both is not None:
+                self._judge(*both)
+        elif isinstance(message, wire.Received | wire.Returned):
+            self._met().take(message)
+        elif isinstance(message, wire.NodeMessage):
+            raise PeerError(f"a neighbour takes no {type(message).__name__}")
+        else:
+            if isinstance(message, Hello):
+                self.greeted(message)
+            self.driver.take(message, self.name)
 
     def peer_left(self) -> None:
         if self.session is not None and self.driver.endpoints.get(self.name) is self:
             self.session.end()
-            self.driver.gone(self.name, self)
+            self.driver.gone(self.name, self, forget=self._is_new_link)
+            if self._is_new_link:
+                self.driver.drop_idle_stream(self.name)

@@ -7,19 +7,20 @@ shortest_node_prefix(script)      the least number of steps that still fails
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from thatch.broker import Policy, Settings
 from thatch.protocol import wire
-from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, durable_name, overlay_id
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, durable_name, overlay_id, split_durable_name
 from thatch.protocol.messages import Accepted, Message, Publish, Refused
 from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey, SubscriptionKey, SubscriptionRecord
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import HOME, Program
 from thatch.sim.node_network import NodeNetwork, NodeObserver
-from thatch.sim.node_oracle import DurableInterest, NodeOracle
-from thatch.sim.node_process import TICK_SECONDS, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
+from thatch.sim.node_oracle import DurableInterest, Loss, NodeOracle
+from thatch.sim.node_process import EPOCH, TICK_SECONDS, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
 from thatch.sim.node_script import NodeScript, brokers_of
 from thatch.sim.oracle import Failed
 from thatch.sim.run import clauses_of_scripts
@@ -27,6 +28,7 @@ from thatch.sim.topology import path
 
 REST_MAX = 60.0  # seconds in which all is at rest when faults have ended
 POLL = 0.25
+SLACK = 0.1  # seconds of an interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,12 @@ class NodeRun(NodeObserver):
         self.script = script
         settings = Settings(script.routing, Policy("exact"), holds_events=True)  # type: ignore[arg-type]
         self.network = NodeNetwork(clauses or clauses_of_scripts(), settings, script.seed, script.latency, self)
-        self.oracle = NodeOracle(self._way)
+        self.oracle = NodeOracle(self._way, self._check_announced)
         self.done = Counter[str]()
+        self._refused: dict[tuple[Machine, str], None] = {}  # who was refused, and by whom
+        self._has_copies = False  # a store was put back, lost, or copied
+        self._copied_at: dict[str, float] = {}
+        self._voided: dict[str, None] = {}  # durable subscriptions to which nothing is promised before the next rest
         network = self.network
         for name, seconds in zip(brokers_of(script), script.commit_seconds, strict=True):
             dials = [other for one, other in script.links if one == name]
@@ -120,12 +126,12 @@ class NodeRun(NodeObserver):
         machine = self.network.machines[address]
         if not machine.is_up:
             return False
-        self.oracle.crashed_at = self.network.now
+        self.oracle.note_crash(self.network.now)
         self.network.kill(machine, share)
         return True
 
     def _start(self, address: str) -> None:
-        self.oracle.crashed_at = self.network.now
+        self.oracle.note_crash(self.network.now)
         self.network.start(self.network.machines[address])
 
     def _cut(self, one: str, other: str, late: bool, seconds: float) -> None:
@@ -140,8 +146,113 @@ class NodeRun(NodeObserver):
         if process is None:
             return False
         process.store.full_until = self.network.now + seconds
-        self.oracle.crashed_at = max(self.oracle.crashed_at, self.network.now + seconds + 2 * TICK_SECONDS)
+        self.oracle.note_crash(self.network.now + seconds + 2 * TICK_SECONDS)
         return True
+
+    # --- Copies of stores ---------------------------------------------------------------------------------------------
+
+    def _back_up(self, address: str) -> None:
+        self.network.back_up(self.network.machines[address])
+
+    def _put_back(self, address: str, manner: str) -> bool:
+        machine = self.network.machines[address]
+        if not machine.backups:
+            return False
+        self.network.kill(machine, 1.0)
+        since = self.network.put_back(machine, manner)
+        # With all that lay around it put back, too, only a neighbour can know that there was more.
+        lives = {row.id for row in machine.disk.lives.values()}
+        rows = [each.disk.neighbours.get(machine.name) for each in self.network.machines.values()]
+        is_known = any(row is not None and row.life and row.life not in lives for row in rows)
+        self._lose(address, since, is_announced=manner != "folder" or is_known)
+        self._void(address, lambda keep: keep.promised_at is None or keep.promised_at >= since)
+        self._cancel_again(machine)
+        self.network.start(machine)
+        return True
+
+    def _lose(self, address: str, since: float, is_announced: bool) -> None:
+        now = self.network.now
+        self.oracle.losses.append(Loss(address, since, now, is_announced))
+        self.oracle.note_crash(now)
+        self._has_copies = True
+
+    def _void(self, broker: str, is_void: Callable[[DurableInterest], bool]) -> None:
+        """Of some durable subscriptions a broker may know nothing: of what is published before the next rest nothing is
+        promised to them."""
+        for keep in self.oracle.keeps.values():
+            if is_void(keep):
+                self.oracle.void(keep, broker)
+                self._voided[keep.name] = None
+
+    def _cancel_again(self, machine: Machine) -> None:
+        """Programs end what has come back with an old store."""
+        for peer in machine.disk.queues:
+            name, id = split_durable_name(peer.name)
+            program = self.network.programs[name]
+            if id not in program.durable:
+                program.cancels[id] = None
+
+    def _lose_disk(self, address: str) -> None:
+        machine = self.network.machines[address]
+        self.network.kill(machine, 1.0)
+        self.network.lose_disk(machine)
+        self._lose(address, -1.0, is_announced=False)
+        self._void(address, lambda keep: True)
+        self.network.start(machine)
+
+    def _copy(self, address: str, takes_address: bool) -> bool:
+        machine = self.network.machines[address]
+        if f"{address}'" in self.network.machines:
+            return False
+        self._has_copies = True
+        self._copied_at[address] = self.network.now
+        self.network.start(self.network.add_copy(machine, takes_address))
+        return True
+
+    def _decide(self, address: str, keeps_copy: bool) -> bool:
+        """Of a store and its copy one goes on."""
+        copy = self.network.machines.get(f"{address}'")
+        if copy is None:
+            return False
+        machine = self.network.machines[address]
+        disk = copy.disk
+        self.network.remove_machine(copy)
+        if keeps_copy:
+            self.network.kill(machine, 1.0)
+            machine.put_disk(disk)
+        self._lose(address, self._copied_at.pop(address), is_announced=False)
+        self._void(address, lambda keep: True)
+        self._cancel_again(machine)
+        self.network.start(machine)
+        return True
+
+    def _accept(self, address: str, neighbour: str) -> bool:
+        process = self.network.machines[address].process
+        if process is None:
+            return False
+        process.accept(neighbour)
+        return True
+
+    def _forget(self, address: str, neighbour: str) -> bool:
+        process = self.network.machines[address].process
+        if process is None:
+            return False
+        self._lose(address, -1.0, is_announced=False)
+        self._void(address, lambda keep: True)
+        process.forget(neighbour)
+        return True
+
+    def _check_announced(self, loss: Loss) -> None:
+        """Of what is lost with a store that goes back to the past somebody says from when to when."""
+        if not loss.is_announced:
+            return
+        for machine in self.network.machines.values():
+            for gap in machine.disk.gaps.values():
+                if machine.name == loss.broker or gap.peer.name == loss.broker:
+                    is_covered = gap.since <= EPOCH + loss.since + SLACK and EPOCH + loss.until - SLACK <= gap.until
+                    if is_covered:
+                        return
+        raise Failed(f"nobody said that {loss} was lost: {[m.disk.gaps for m in self.network.machines.values()]}")
 
     # --- At rest ------------------------------------------------------------------------------------------------------
 
@@ -149,18 +260,37 @@ class NodeRun(NodeObserver):
         network = self.network
         for one, other in self.script.links:
             network.heal(one, other)
-        for machine in network.machines.values():
-            network.start(machine)
+        for address in [each for each in network.machines if each.endswith("'")]:
+            self._decide(address[:-1], keeps_copy=False)
         for program in network.programs.values():
             program.come()
         began = network.now
         while self._restless():
+            self._operate()
             if network.now - began > REST_MAX:
                 raise Failed(f"no rest {REST_MAX:g} seconds after the last fault: {self._restless()}")
             network.agenda.run(network.now + POLL)
         self._check_rest()
         for event in events:
             self._publish_calmly(event)
+
+    def _operate(self) -> None:
+        """Operators accept whoever is refused, and start what has ended."""
+        for machine, name in self._refused:
+            if machine.process is not None:
+                machine.process.accept(name)
+        self._refused.clear()
+        for machine in self.network.machines.values():
+            self.network.start(machine)
+
+    def hung_up(self, machine: Machine, peer: str, reason: str, code: str) -> None:
+        if code in ("history", "store"):
+            if not self._has_copies:
+                raise Failed(f"{machine.address} refuses {peer}, and no store was ever touched: {reason}")
+            self._refused[machine, peer] = None
+
+    def ended(self, process: NodeProcess) -> None:
+        self.oracle.note_crash(self.network.now)
 
     def _restless(self) -> str:
         """What is still to happen; empty if nothing is."""
@@ -202,7 +332,7 @@ class NodeRun(NodeObserver):
             if link is None or not link.is_synced or link.sent_total != link.settled or link.waiting:
                 return f"the link to {name} has not settled"
         for queue in process.queues:
-            if queue.stream.on_disk.count:
+            if queue.stream.on_disk.count and queue.expires is None:
                 return f"{queue.name} has {queue.stream.on_disk.count} events"
         for name, stream in process.driver.streams.items():
             if stream.on_disk.count or stream.waiting_bytes:
@@ -216,15 +346,19 @@ class NodeRun(NodeObserver):
         for machine in self.network.machines.values():
             process = self._process(machine.address)
             process.driver.broker.check_invariants()
-            held = sorted(queue.name for queue in process.queues)
+            held = sorted(queue.name for queue in process.queues if queue.expires is None)
             wanted = sorted(each.name for each in self.oracle.keeps.values() if each.home == machine.name)
             if held != wanted:
                 raise Failed(f"{machine.address} has the durable subscriptions {held}; its clients have {wanted}")
         self.oracle.check_all()
+        self._voided.clear()
+        for machine in self.network.machines.values():
+            if machine.disk.gaps and not self._has_copies:
+                raise Failed(f"a false alarm of {machine.address}: {machine.disk.gaps}")
         for keep in self.oracle.keeps.values():
             if not self._is_durable_everywhere(keep):
                 raise Failed(f"at rest a broker does not know that the events of {keep.name} are to be kept")
-            keep.is_promised = True
+            self._promise(keep)
 
     def _check_link(self, sender: str, receiver: str) -> None:
         one, other = self._process(sender).driver.broker, self._process(receiver).driver.broker
@@ -253,9 +387,13 @@ class NodeRun(NodeObserver):
 
     def published(self, program: Program, event: Publish) -> None:
         for keep in self.oracle.keeps.values():
-            if keep.has_settled and not keep.is_promised and self._is_durable_everywhere(keep):
-                keep.is_promised = True
+            if keep.has_settled and keep.name not in self._voided and self._is_durable_everywhere(keep):
+                self._promise(keep)
         self.oracle.publish(event, program.home, self.network.now)
+
+    def _promise(self, keep: DurableInterest) -> None:
+        if keep.promised_at is None:
+            keep.promised_at = self.network.now
 
     def _is_durable_everywhere(self, keep: DurableInterest) -> bool:
         """Whether every broker knows that there is something durable on its way to a durable subscription."""
@@ -324,19 +462,24 @@ class NodeRun(NodeObserver):
             publication = self.oracle.publications.get(event)
             if publication is None or publication.is_refused:
                 continue
+            publication.released.setdefault(process.machine.name, self.network.now)
             for keep in publication.expected:
                 way = self._way(process.machine.name, keep.home)
                 if publication.home != process.machine.name and peer in way:
                     continue  # it came from there
-                if not (keep.is_removed or self.oracle.has_come(keep, event) or self._is_on_disk(event, way, keep)):
+                if keep.is_removed or self.oracle.has_come(keep, event) or self.oracle.loss_of(publication, keep):
+                    continue
+                if not self._is_on_disk(process.machine, event, way, keep):
                     raise Failed(
                         f"{process.machine.address} acknowledged event {event} to {peer} before it was on disk for "
                         f"{keep.name}"
                     )
 
-    def _is_on_disk(self, event: str, way: list[str], keep: DurableInterest) -> bool:
+    def _is_on_disk(self, machine: Machine, event: str, way: list[str], keep: DurableInterest) -> bool:
+        """Whether an event is on the disk of a machine, or of one further on its way."""
         peers = [PeerKey(NEIGHBOUR, name) for name in way[1:]]
         for name, peer in zip(way, [*peers, PeerKey(DURABLE_QUEUE, keep.name)], strict=True):
-            if self.network.machines[name].disk.holds(peer, event):
+            disks = [each.disk for each in self.network.machines.values() if each.name == name]
+            if any(each.holds(peer, event) for each in ([machine.disk] if name == machine.name else disks)):
                 return True
         return False

@@ -60,7 +60,7 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
             made += scene(now)
             now += rng.choice((0.2, 1.0, 2.5))
         now = max([now, *(step.at for step in made)]) + 1.0
-        made.append(Step(now, "rest", tuple(event(rng) for _ in range(2))))
+        made.append(Step(now, "rest", (event(rng),)))
     return NodeScript(
         seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
         publishers, rng.choice(("advertisements", "subscriptions")),
@@ -77,7 +77,8 @@ class _Drawer:
         self.made = 0
         self.scenes: dict[Callable[[float], list[Step]], int] = {
             self._kill: 3, self._kill_two: 2, self._kill_while_away: 3, self._cut: 3, self._full: 1, self._away: 2,
-            self._cancel: 1, self._new: 2,
+            self._cancel: 1, self._new: 2, self._restore: 4, self._lose: 1, self._copy: 2, self._accept: 1,
+            self._forget: 1,
         }  # fmt: skip
 
     # --- Parts of scenes ----------------------------------------------------------------------------------------------
@@ -155,6 +156,57 @@ class _Drawer:
     def _new(self, now: float) -> list[Step]:
         steps = self.keep(now, self.rng.choice(self.readers))
         return [*steps, *self._restart_near(now), *self._events(now, 1.0, 3)]
+
+    def _restore(self, now: float) -> list[Step]:
+        """A backup is put back, maybe after restarts, and maybe while neighbours or readers are away."""
+        broker = self.rng.choice(self.brokers)
+        steps = [*self._events(now, 0.3, 2), Step(now + 0.1, "back_up", (broker,)), *self._events(now + 0.1, 0.5, 3)]
+        if self.rng.random() < 0.3:
+            steps += self.keep(now + 0.2, self.rng.choice(self.readers))
+        at = now + 0.8
+        for _ in range(self.rng.choice((0, 1, 2))):
+            steps += self._down(at, broker, 0.1)
+            at += 0.4
+        links = [link for link in self.links if broker in link]
+        if self.rng.random() < 0.5:
+            steps += self._cut_off(at - 0.2, self.rng.choice(links), 1.5)
+        if self.rng.random() < 0.3:
+            name = self.rng.choice(self.readers)
+            steps += [Step(at - 0.3, "away", (name,)), Step(at + 1.0, "back", (name,))]
+        manner = self.rng.choice(("restore", "restore", "restore", "file", "folder"))
+        steps += [Step(at, "put_back", (broker, manner)), *self._events(at, 1.2, 5)]
+        if self.rng.random() < 0.3:
+            steps += self._down(at + self._moment() + 0.1, self.rng.choice(self.brokers), 0.1)
+        return steps
+
+    def _cut_off(self, at: float, link: tuple[str, str], seconds: float) -> list[Step]:
+        return [Step(at, "cut", (*link, self.rng.random() < 0.2, 0.5)), Step(at + seconds, "heal", link)]
+
+    def _lose(self, now: float) -> list[Step]:
+        return [*self._events(now, 0.4, 3), Step(now + 0.3, "lose_disk", (self.rng.choice(self.brokers),))]
+
+    def _copy(self, now: float) -> list[Step]:
+        """A store is started twice, the second time while a link of the first is cut."""
+        broker, takes_address = self.rng.choice(self.brokers), self.rng.random() < 0.6
+        steps = [*self._events(now, 0.2, 2), Step(now + 0.3, "copy", (broker, takes_address))]
+        for link in self.links:
+            if broker in link and self.rng.random() < 0.7:
+                steps += self._cut_off(now + 0.2, link, 1.0)
+        if self.rng.random() < 0.4:
+            steps += self._down(now + 0.8, broker, 0.3)
+        steps += self._events(now + 0.3, 1.5, 4)
+        return [*steps, Step(now + 2.5, "decide", (broker, self.rng.random() < 0.5))]
+
+    def _accept(self, now: float) -> list[Step]:
+        """An operator accepts a neighbour that nobody refuses."""
+        one, other = self.rng.sample(list(self.rng.choice(self.links)), 2)
+        return [*self._events(now, 0.3, 3), Step(now + 0.1, "accept", (one, other)), *self._restart_near(now)]
+
+    def _forget(self, now: float) -> list[Step]:
+        """An operator forgets a neighbour, most often one that is away."""
+        one, other = self.rng.sample(list(self.rng.choice(self.links)), 2)
+        away = self._down(now, other, 1.0) if self.rng.random() < 0.7 else []
+        return [*away, *self._events(now, 0.4, 2), Step(now + 0.5, "forget", (one, other)), *self._restart_near(now)]
 
     def _restart_near(self, now: float) -> Iterable[Step]:
         if self.rng.random() < 0.5:

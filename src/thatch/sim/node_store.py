@@ -33,6 +33,7 @@ class Disk:
     """What is on disk: it stays when the process ends."""
 
     identity: str
+    noted: str = ""  # the newest life, in a file beside the store
     lives: dict[int, LifeRow] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)
     records: dict[RecordKey, Record] = field(default_factory=dict)  # in the order in which they were put
@@ -56,6 +57,23 @@ class Disk:
             neighbours=dict(self.neighbours),
             gaps=dict(self.gaps),
         )
+
+    def note(self, life: str) -> None:
+        """In the file beside the store."""
+        self.noted = life
+
+    def begin_life(self, id: str, now: float) -> None:
+        """A store is opened: on disk before anything else happens."""
+        kept = [at for rows in self.events.values() for at, _, _ in rows.values()]
+        copied_at = self.about.pop("backup", None)
+        life = next_life(
+            list(self.lives.values()), id, now, noted=self.noted,
+            copied_at=None if copied_at is None else float(copied_at),
+            is_restored=self.about.pop("restored", None) is not None,
+            kept_at=max(kept, default=0.0),
+        )  # fmt: skip
+        self.lives[life.ordinal] = life
+        self.note(life.id)
 
     def put_record(self, change: RecordChange) -> None:
         self.records.pop(change.key, None)  # what is put again takes the last place
@@ -89,8 +107,7 @@ class SimulatedStore:
         self.identity, self.is_full, self.is_started = disk.identity, False, False
         self.full_until = 0.0  # commits fail until then
         self._agenda, self._rng = agenda, rng
-        life = next_life(self.lives(), rng.randbytes(LIFE_BYTES).hex(), now)
-        self.disk.lives[life.ordinal] = life  # before anything else happens
+        disk.begin_life(rng.randbytes(LIFE_BYTES).hex(), now)
         self._writes: list[Write] = []
         self._reads: list[tuple[PeerKey, int, int, Page]] = []
         self._batch: list[Write] = []  # being committed
