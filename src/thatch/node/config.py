@@ -75,6 +75,7 @@ RANGES = (
     ("retention.neighbour_seconds_max", 0, True),
     ("retention.queue_bytes_max", 0, True),
     ("retention.queue_seconds_max", 0, True),
+    ("retention.returned_seconds", 0, True),
     ("timing.heartbeat_seconds", 0, False),
     ("timing.client_heartbeat_seconds", 0, False),
     ("timing.linger_seconds", 0, True),

@@ -298,13 +298,16 @@ class NeighbourConnection(Connection):
     def _judge(self, hello: Hello, resume: wire.Resume) -> None:
         """The peer has said who it is: it comes in, or an error says why not."""
         driver, name, identity = self.node.driver, hello.name, Identity.of(resume)
-        check_admitted(driver.neighbours.get(name), resume)
         other = driver.endpoints.get(name)
+        rival = other.identity if isinstance(other, NeighbourConnection) and other is not self else None
+        if rival is not None and rival.store != identity.store:
+            check_rival(name, identity, rival)
+        check_admitted(driver.neighbours.get(name), resume)  # of two copies of one store, it says which is to end
         if isinstance(other, NeighbourConnection) and other is not self:
             if bool(other.dialled) != bool(self.dialled) and bool(other.dialled) == (driver.broker.name < name):
                 raise PeerError(f"{name!r} is connected already: one side of a link dials")
-            if other.identity is not None:
-                check_rival(name, identity, other.identity)
+            if rival is not None:
+                check_rival(name, identity, rival)
         self.identity = identity
         self.greeted(hello)
         if self.session is None:
