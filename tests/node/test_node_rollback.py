@@ -516,6 +516,7 @@ def test_a_rollback_is_announced_once_with_the_number_of_events_that_are_missing
                     await linked(b1, "B2")
                     assert {("B2", "in", 30), ("B2", "out", None), ("bob@all", "out", None)} == gaps(b1)
                     assert {("B1", "out", 30), ("B1", "in", None)} == gaps(b2)
+                    assert len(b1.driver.gaps) == 3 and len(b2.driver.gaps) == 2, "it is found once"
                     await until(lambda: b2.driver.streams["B1"].on_disk.count == 0)
             async with first.up(), await connect(first.url, "bob") as bob:
                 assert await read(bob, range(30, 30 + kept)) == list(range(30, 30 + kept))
