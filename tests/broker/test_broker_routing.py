@@ -19,7 +19,7 @@ from thatch.sim.topology import chain, monte_carlo
 def test_publishing_needs_an_advertisement() -> None:
     bench = Bench(Settings()).client("ann")
     reject = rejected(bench.handle(Publish("ann:1", {"x": 5}), "ann"))
-    reason = "'ann' publishes without an advertisement: advertise first"
+    reason = "'ann' publishes without an advertisement: advertise first, such as advertise('TRUE')"
     assert reject == Reject("ann", Refused(0, "ann:1", reason, code="advertisement"))
 
 

@@ -207,7 +207,8 @@ class Router:
             return
         if not own:
             raise CallerError(
-                f"{source.name!r} publishes without an advertisement: advertise first", code="advertisement"
+                f"{source.name!r} publishes without an advertisement: advertise first, such as advertise('TRUE')",
+                code="advertisement",
             )
         near = min((why_not(each.peer_id, each.region, message.event) for each in own.values()), key=_failures)
         raise CallerError(f"outside what {source.name!r} advertised: {near}", code="advertisement")

@@ -231,6 +231,7 @@ class AsyncClient:
         to a limit, until they have been dealt with. Raises `TimedOut` if it takes longer than `timeout_seconds`, as all
         calls do; None: no limit."""
         self._check()
+        _check_texts(where, **{"the id of a subscription": id, "durable, the id of a subscription,": durable})
         if durable is not None:
             if id is not None:
                 raise CallerError(f"durable={durable!r} is the id of the subscription: leave out id={id!r}")
@@ -242,9 +243,10 @@ class AsyncClient:
     ) -> AsyncSubscription:
         """Clauses by id, as one subscription: an event that several of them want comes once."""
         self._check()
-        if not wheres:
+        if not isinstance(wheres, Mapping) or not wheres:
             raise CallerError("a subscription has at least one clause: {id: clause, …}")
-        for id in wheres:
+        for id, where in wheres.items():
+            _check_texts(where, **{"the id of a subscription": id or ""})
             if id in self._plain:
                 raise CallerError(f"there is a subscription {shown(id)}: replace it")
         subscription = AsyncSubscription(wheres, BUFFER)
@@ -273,6 +275,7 @@ class AsyncClient:
     ) -> str:
         """Say where this client will publish; needed before it does. The id of the advertisement."""
         self._check()
+        _check_texts(where, **{"the id of an advertisement": id})
         id = id or self._next_id()
         self._send(self._client.advertise(HOME, id, where))
         try:
@@ -299,6 +302,7 @@ class AsyncClient:
     ) -> None:
         """Another clause for a subscription: an event that both want is not missed in between."""
         self._check()
+        _check_texts(where)
         if subscription.durable:
             await self._durable.replace(subscription, where, settled, timeout_seconds)
             return
@@ -373,6 +377,10 @@ class AsyncClient:
     ) -> asyncio.Future[str]:
         """`post`, however much is under way."""
         self._check()
+        if not isinstance(event, Mapping):
+            raise CallerError(f"an event is a mapping of attributes to values, not {shown(event)}")
+        if not isinstance(payload, bytes):
+            raise CallerError(f"the payload of an event is bytes, not {shown(payload)}")
         id = self._client.next_event_id()
         encoded = encode(Publish(id, event, payload))  # type: ignore[arg-type]
         if len(encoded) > wire.EVENT_MAX:
@@ -452,9 +460,18 @@ class AsyncClient:
         self._events.note_sent(len(self._events))
 
 
+def _check_texts(where: object, **others: object) -> None:
+    """Before anything is sent: the broker would hang up on what is not of this type. What is None is not given."""
+    for what, value in {"a clause": where, **others}.items():
+        if not isinstance(value, str) and not (value is None and what in others):
+            raise CallerError(f"{what} is a text, not {shown(value)}")
+
+
 async def connect(url: str, name: str | None = None, seconds: float = 10.0) -> AsyncClient:
     """Connect to the client port of a broker. Names are unique at a broker; one is made up if none is given."""
     url = checked_url(url)
+    if name is not None and not isinstance(name, str):
+        raise CallerError(f"the name of a client is a text, not {shown(name)}")
     name = name or f"client-{secrets.token_hex(6)}"
     check_name(name)
     session = aiohttp.ClientSession()

@@ -16,6 +16,8 @@ def checked_url(url: str, example: str = CLIENT_URL) -> str:
     >>> checked_url("ws://127.0.0.1:7878/")
     'ws://127.0.0.1:7878'
     """
+    if not isinstance(url, str):
+        raise CallerError(f"the address of a broker is a text such as {example}, not {shown(url)}")
     port = ""
     try:
         parts = urlsplit(url)
