@@ -102,6 +102,7 @@ PAGES = {
     "/nonsense": "no page '/nonsense'; there are /connect, /events, ",
     "/events": "/events takes POST, not GET",
     "/connect": "/connect is for programs that speak WebSocket",
+    "/subscribe": "where is missing: write where=TRUE for everything",
     "/subscribe?were=price": "no parameter 'were' (did you mean 'where'?)",
     "/subscribe?where=prise%3C5": "no attribute 'prise' (did you mean 'price'?)",
 }

@@ -171,7 +171,9 @@ class HttpDoor:
         if strangers:
             known = unknown("parameter", strangers[0], ["where"])
             return _answer({"error": f"{known}: write where=…, with & in the clause as %26"}, 400)
-        where = request.query.get("where", "TRUE")
+        if "where" not in request.query:
+            return _answer({"error": "where is missing: write where=TRUE for everything"}, 400)
+        where = request.query["where"]
         driver = self.node.driver
         try:
             driver.broker.space.where(where)
