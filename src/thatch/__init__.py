@@ -48,8 +48,6 @@ from thatch.errors import (
     UnknownSubscription,
     suggestion,
 )
-from thatch.region.region import Region
-from thatch.space.space import Space
 
 if TYPE_CHECKING:
     from thatch.cover.cover_set import Change
@@ -60,7 +58,9 @@ if TYPE_CHECKING:
     from thatch.local.match import match
     from thatch.local.reduce import reduce
     from thatch.local.rule_files import read_rules
+    from thatch.region.region import Region
     from thatch.reports.learn import Learned
+    from thatch.space.space import Space
     from thatch.table.explain import Explanation, Failure
     from thatch.table.table import RegionMatch, Subscription, SubscriptionTable
 
@@ -110,7 +110,9 @@ _MODULES = {
     "Failure": "table.explain",
     "Learned": "reports.learn",
     "Likely": "cover.verdict",
+    "Region": "region.region",
     "RegionMatch": "table.table",
+    "Space": "space.space",
     "Subscription": "table.table",
     "SubscriptionTable": "table.table",
     "Uncovered": "cover.verdict",
@@ -126,10 +128,10 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What loads the compiler is loaded when it is first asked for."""
+    """What loads NumPy or the compiler is loaded when it is first asked for: Ctrl-C may come while it is."""
     if name in _MODULES:
         return getattr(import_module(f"thatch.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'thatch' has no attribute {name!r}{suggestion(name, __all__)}")
+    raise AttributeError(f"module 'thatch' has no attribute {name!r}{suggestion(name, __all__)}", name=name)
 
 
 def __dir__() -> list[str]:

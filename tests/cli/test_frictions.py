@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import re
 import socket
 import sqlite3
@@ -24,7 +25,9 @@ from thatch.cli.terminal import styled
 from thatch.errors import CallerError, SpaceError, StoreError
 from thatch.node.config import RANGES, Config
 from thatch.node.damage import unusable
+from thatch.node.lock import StoreLock
 from thatch.node.server import Node
+from thatch.protocol.address import checked_url
 
 SPACE = "price double not null 0..1000, symbol string, side enum('buy', 'sell')"
 # How libraries talk: none of it is ours.
@@ -73,6 +76,10 @@ COVERS = ["covers", "--space", SPACE, "--by", "price < 5", "price < 3"]
         (["broker", "--name", "B", "--space", SPACE, "--routing", "event"], "(did you mean 'events'?)"),
         (["broker", "--name", "B", "--space", SPACE, "--log", "jsn"], "not 'jsn' (did you mean 'json'?)"),
         (["completion", "bsh"], "(did you mean 'bash'?)"),
+        (["help", "claus"], "did you mean `thatch help clauses`?"),
+        (["help", "mtch"], "did you mean `thatch match`?"),
+        (["simulate", "--brokers", "abc"], "no option --brokers; `thatch simulate --help` lists them"),
+        (["demo", "--size", "huge"], "no option --size; `thatch demo --help` lists them"),
     ],
 )
 def test_a_misspelt_name_gets_a_suggestion(
@@ -97,6 +104,9 @@ def test_a_misspelt_name_gets_a_suggestion(
         ("[cells]\nattributes = ['prise']", "(did you mean 'price'?)"),
         ("[cells]\npath = 'hilbrt'", "no curve 'hilbrt' (did you mean 'hilbert'?)"),
         ("neighbours = ['B2']", "neighbours is an object, not a list"),
+        ("listen = 7878", "listen = 7878: write [client] port = 7878, a line each"),
+        ("overlay = '127.0.0.1:7'", 'write [overlay] host = "127.0.0.1" port = 7, a line each'),
+        ("[client]\nport = 7\n[overlay]\nport = 7", "are the same port, 7; give two"),
         ("name = ", "not TOML: line 1, column 8 cannot be read"),
         ("neighbours = [", "not TOML: it ends too early"),
         ('[policy]\nretract = "no"', "policy.retract is true, false or \"union\", not 'no'"),
@@ -132,6 +142,7 @@ def test_all_that_is_wrong_in_a_file_is_said_at_once(tmp_path: Path, capsys: pyt
         (lambda: thatch.SubscriptionTable(thatch.Space.parse(SPACE), "hilbert", bist=3), "'bits'"),
         (lambda: thatch.match([], {}, on_error="skp"), "'skip'"),
         (lambda: thatch.Space.parse("at timestmp"), "'timestamp'"),
+        (lambda: table().match({"symbol": "A", "prise": 3}), "'price'"),
         (lambda: thatch.Space.from_json('{"atributes": []}'), "'attributes'"),
     ],
 )
@@ -139,6 +150,104 @@ def test_a_misspelt_name_in_a_program_gets_a_suggestion(wrong: Any, meant: str) 
     with pytest.raises(CallerError, match=re.escape(f"did you mean {meant}?")) as caught:
         wrong()
     assert not FOREIGN.search(str(caught.value))
+
+
+def table() -> thatch.SubscriptionTable:
+    return thatch.SubscriptionTable(thatch.Space.parse(SPACE))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        (lambda: thatch.Space("symbol string"), "by Space.parse('symbol string')"),  # type: ignore[arg-type]
+        (lambda: thatch.SubscriptionTable("price double"), "space is a Space, not 'price double'"),  # type: ignore[arg-type]
+        (lambda: thatch.covers(table().space, ["price < 5"], "price < 3"), "covers(members, clause, space)"),  # type: ignore[arg-type]
+        (lambda: table().subscribe("price < 15", "bob"), "the id comes first: subscribe(id, clause)"),
+        (lambda: table().match({"symbol": "A", "prise": 3}), "the value is missing; 'prise' is no attribute"),
+        (lambda: thatch.reduce({"a": "price < 5"}), "space (--space) or events (--events)"),
+        (lambda: checked_url(5), "a text such as ws://127.0.0.1:7878, not 5"),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_in_the_wrong_place_or_of_another_type(wrong: Any, meant: str) -> None:
+    with pytest.raises(CallerError, match=re.escape(meant)):
+        wrong()
+
+
+def test_an_id_that_reads_like_a_clause_is_an_id() -> None:
+    with pytest.raises(CallerError) as caught:
+        table().subscribe("bob", "price < < 15")
+    assert "the id comes first" not in str(caught.value)
+    table().subscribe("price < 15", "price < 20")
+
+
+def test_a_value_that_is_null_is_not_said_to_be_misspelt() -> None:
+    with pytest.raises(CallerError) as caught:
+        table().match({"price": None, "volume": 3})
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_time_zone_without_a_space_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"price": [1.0]}), tmp_path / "t.parquet")
+    (tmp_path / "r.txt").write_text("price < 5\n")
+    given = ["match", str(tmp_path / "t.parquet"), "--where", str(tmp_path / "r.txt"), "--time-zone", "Europe/Berln"]
+    status, said = answer(given, capsys)
+    assert status == 2 and "unknown time zone 'Europe/Berln' (did you mean 'Europe/Berlin'?)" in said, said
+
+
+def test_a_folder_that_is_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"price": [1.0]}), tmp_path / "t.parquet")
+    (tmp_path / "r.txt").write_text("price < 5\n")
+    given = ["match", str(tmp_path / "t.parquet"), "--where", str(tmp_path / "r.txt"), "--output"]
+    status, said = answer([*given, str(tmp_path / "reslts" / "matches")], capsys)
+    assert status == 0 and f"thatch: made the folder {tmp_path / 'reslts'}\n" in said
+    assert "made the folder" not in answer([*given, str(tmp_path / "reslts" / "others")], capsys)[1]
+
+
+def test_the_folder_of_a_store_that_is_made_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "thatch.node")
+    with StoreLock(tmp_path / "strores" / "B1.thatch"):
+        assert f"made the folder {tmp_path / 'strores'}" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "reason"),
+    [
+        ("t.csv", "symbol,price\nA,1\n", ["--delimiter", ";"], "'symbol,price': is the --delimiter ',' meant?"),
+        ("t.csv", "symbol;price\nA;1\n", [], "one column only, 'symbol;price': is the --delimiter ';' meant?"),
+        ("t.json", '{\n  "price": 1\n}\n', [], "where records span lines, --multiline is needed"),
+    ],
+)
+def test_files_that_are_written_otherwise(
+    name: str, text: str, options: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "r.txt").write_text("price < 5\n")
+    given = ["match", str(tmp_path / name), "--where", str(tmp_path / "r.txt"), "--space", SPACE, *options]
+    status, said = answer([*given, "--engine", "local"], capsys)
+    assert status == 2 and reason in said, said
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+
+class Interrupting:
+    def find_spec(self, name, *about):
+        if name == "numpy.linalg":
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv[1:] = ["match"]
+from thatch.cli.main import main
+
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_while_libraries_load_ends_it_quietly() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_the_public_names_and_no_others_are_listed() -> None:
@@ -199,6 +308,12 @@ BROKER = ["broker", "--name", "B1", "--space", SPACE]
         (["--listen", ":47878"], "--listen: every address of this machine is not a loopback address"),
         (["--listen", "nosuchhost:47878"], "--listen: nosuchhost is not a loopback address such as 127.0.0.1"),
         (["--listen", "nosuchhost:47878"], "Add --exposed if only trusted peers"),
+        (["--listen", "no..host:47878"], "such as 127.0.0.1 (no host has this name), and there is no access control"),
+        (
+            ["--listen", "127.0.0.1:7879"],
+            "--listen and --overlay (client.port and overlay.port) are the same port, 7879",
+        ),
+        (["--neighbour", "B2=ws://127.0.0.1:99999"], "neighbour 'B2': 'ws://127.0.0.1:99999': 99999 is not a port"),
         (["--listen", "no..host:47878", "--exposed"], "no host has the name 'no..host'"),
         (["--overlay", "localhost:99999"], "--overlay is a port, a number from 0 to 65535, not 99999"),
         (["--store", "."], "--store .: a folder; give a file such as B1.thatch"),
@@ -300,6 +415,10 @@ def test_a_broker_without_a_name_says_what_to_do(
         (["match", "x.parquet", "--where", "r.txt", "--o", "y"], "--o is the beginning of several options: --"),
         (["match", "x.parquet", "--where", "r.txt", "--json=yes"], "--json: takes no value"),
         (["match", "x.parquet", "--where"], "--where: a value is missing"),
+        ([*COVERS, "price < 20"], "the clauses that may cover it go into --by: --by 'price < 20'"),
+        (["publish", "events.csv"], "events.csv is no event: events are JSON, an object a line; CSV is not read here"),
+        (["publish", "e.parquet"], "events are JSON, an object a line; Parquet is not read here"),
+        (["publish", "{}", "--url", "ws://127.0.0.1:99999"], "99999 is not a port (1 to 65535)"),
     ],
 )
 def test_mistakes_are_answered_in_our_words(
@@ -323,6 +442,14 @@ def test_mistakes_are_answered_in_our_words(
         ("price double null", "leave it out"),
         ("price double [0..1000]", "a domain stands without brackets: 0..1000"),
         ("price double 0...1000", "a domain has two dots: 0..1000"),
+        ("price double not null 1000..0", "the lower bound is above the upper: write 0..1000"),
+        ("day date '2021-01-01'..'2020-01-01'", "is above the upper: write '2020-01-01'..'2021-01-01'"),
+        ("price decimal(30,2) 9..1", "the lower bound is above the upper: write 1..9"),
+        ("string symbol, double price", "column 8 of the space: expected a type, found 'symbol'"),
+        ("string symbol, double price", "the name comes before the type: symbol string"),
+        ("price double, varchar name", "the name comes before the type: name varchar"),
+        ("decimal(10,2) price", "the name comes before the type: price decimal(…)"),
+        ("date timestmp", "(did you mean 'timestamp'?)"),
         ("price tinyint 0..1000", "'1000' is beyond tinyint, -128..127"),
         ("detail.state string, detail string", "'detail' cannot have a value and fields, such as 'detail.state'"),
         ('{"price": "double"}', 'Such as {"attributes": [{"name": "price", "type": "double"}]}'),
@@ -434,6 +561,7 @@ def test_files_that_are_misspelt_or_of_another_kind(tmp_path: Path, capsys: pyte
     good = str(tmp_path / "t.parquet")
     for arguments, reason in (
         ([good, "--where", rules[:-1]], f"(did you mean {rules!r}?)"),
+        ([str(tmp_path / "trade*.prq"), "--where", rules], f"no file matches {tmp_path}/trade*.prq"),
         ([bad, "--where", rules], "cannot be read as Parquet: it is another kind of file"),
         ([good, "--where", str(tmp_path / "r.yaml")], "(is `wher` meant?)"),
         ([rules, "--where", good], "has no column 'id'; its columns are 'price'. Rules have an id and a clause"),

@@ -115,7 +115,7 @@ MALFORMED = [
     ("a int 0..5 0..5", "expected `,` or the end"),
     ("a int 5", "`..` in a domain"),
     ("a int 5 6", "expected `..` in a domain"),
-    ("a int 5..3", "attribute 'a': the domain of int is empty or beyond the type"),
+    ("a int 5..3", "attribute 'a': the domain of int is empty, as the lower bound is above the upper: write 3..5"),
     ("a int 0..1.5", "attribute 'a': domain bound '1.5' is not an int"),
     ("a int 0..9223372036854775808", "the domain of int is empty or beyond the type"),
     ("a int -9223372036854775808..0", "a nullable int starts at -9223372036854775807; make it `not null`"),

@@ -134,7 +134,10 @@ MEANT = [
     ("symbol ^ILIKE 'a%'", "ILIKE is not supported (a constant prefix is supported: LIKE 'abc%')"),
     ("^CASE WHEN live THEN 1 END = 1", "write the conditions out with AND and OR; the attribute is written `CASE`"),
     ("^EXISTS (SELECT 1)", "a sub-query is not supported (write the values: IN (1, 2))"),
-    ("price <> ^= 5", "is malformed near '= 5' (`thatch help clauses` lists what is supported)"),
+    ("price < ^< 5", "an operator too many: '<'"),
+    ("price <> ^= 5", "an operator too many: '='"),
+    ("price < ^= 5", "an operator too many: '=' (write <=)"),
+    ("price ^, 5", "is malformed near ', 5' (`thatch help clauses` lists what is supported)"),
 ]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from thatch.cli.arguments import BAD_INPUT, FAULT, OK, OLD_COPY, as_text
 from thatch.cli.clause_help import CLAUSES
 from thatch.cli.parser import Parser, WrongUsage
 from thatch.cli.terminal import clear_progress, styled
-from thatch.errors import EmptyRegionWarning, OldCopyError, ThatchError, missing_extra
+from thatch.errors import EmptyRegionWarning, OldCopyError, ThatchError, closest, missing_extra, shown
 
 DEBUG = "THATCH_DEBUG"  # an environment variable
 MESSAGE_SHOWN = 300  # characters of an error that nobody foresaw
@@ -52,6 +52,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     is_json = "--json" in given
     try:
         parser = _parser()
+        _check_topic(arguments, parser)
         options = parser.parse_args(given)
         if not hasattr(options, "run"):
             parser.print_help()
@@ -60,7 +61,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         options.parser = parser
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
+            folder = _missing_folder(options)
             status: int = options.run(options)
+        if folder and os.path.isdir(folder):
+            print(f"thatch: made the folder {folder}", file=sys.stderr)
         sys.stdout.flush()
         return status
     except WrongUsage as error:
@@ -79,14 +83,33 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _unexpected(error, is_json)
 
 
+def _check_topic(arguments: Sequence[str] | None, parser: Parser) -> None:
+    """Refuse `thatch help claus`, where the page is meant and no command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["help"] and len(given) == 2 and given[1] not in _names():
+        page = HELP_ON_CLAUSES[1]
+        if closest(given[1], [*_names(), page]) == page:
+            parser.error(f"no command {shown(given[1])}: did you mean `thatch help {page}`?")
+
+
+def _names() -> list[str]:
+    return [each.__name__.rpartition(".")[2] for each in COMMANDS]
+
+
 def _meant(given: list[str]) -> list[str]:
     """What is asked for in the way of other programs: `thatch help match`, `thatch match help`, `thatch version`."""
-    names = {each.__name__.rpartition(".")[2] for each in COMMANDS}
     if given[:1] == ["help"] and given != HELP_ON_CLAUSES:
         return [*given[1:2], "--help"]
-    if given[1:] == ["help"] and given[0] in names:
+    if given[1:] == ["help"] and given[0] in _names():
         return [given[0], "--help"]
     return ["--version"] if given == ["version"] else given
+
+
+def _missing_folder(options: Any) -> str:
+    """The folder that an output would stand in, if it is not there; "" if it is, or if there is no output."""
+    output = getattr(options, "output", None)
+    folder = os.path.dirname(str(output or "").rstrip("/"))
+    return folder if folder and not os.path.exists(folder) and "://" not in folder else ""
 
 
 def _sentence(error: BaseException) -> str | None:

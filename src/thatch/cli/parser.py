@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from thatch.cli.arguments import BAD_INPUT
@@ -50,8 +50,9 @@ class Parser(argparse.ArgumentParser):
             meant = [name] if name in known else [option for option in known if option.startswith(name)]
             if not meant:
                 other = _OTHER_NAMES.get(name)
-                close = f" (did you mean {other!r}?)" if other in known else suggestion(name, known)
-                self.error(f"no option {name}{close}")
+                meaning = other if other in known else _meant_option(name, known)
+                listed = f" (did you mean {meaning!r}?)" if meaning else f"; `{self.prog} --help` lists them"
+                self.error(f"no option {name}{listed}")
             once = len(meant) == 1 and isinstance(known[meant[0]], argparse._StoreAction)
             if once and meant[0] in seen:
                 self.error(f"{meant[0]} is given twice")
@@ -64,6 +65,8 @@ class Parser(argparse.ArgumentParser):
             what = f"no option {rest[0]}" if rest[0].startswith("-") else f"{shown(rest[0])} is one argument too many"
             command = getattr(options, "command_parser", self)
             takes_clauses = any(each.metavar == "CLAUSE" for each in command._actions)
+            if " " in rest[0] and "--by" in command._option_string_actions and " " in options.clause:
+                command.error(f"{what}: the clauses that may cover it go into --by: --by {shown(rest[0])}")
             hint = ": a clause with spaces stands in quotes, and so does a space"
             command.error(f"{what}{hint if takes_clauses and not rest[0].startswith('-') else ''}")
         return options
@@ -111,6 +114,13 @@ class Parser(argparse.ArgumentParser):
         files = [token for token in self._given if not token.startswith("-") and os.path.isfile(token)]
         takes_files = any(not each.option_strings for each in self._actions)
         return f": {missing[0]} {files[0]}" if missing == ["--where"] and files and not takes_files else ""
+
+
+def _meant_option(name: str, known: Iterable[str]) -> str | None:
+    """The option that a misspelt one is likely to mean, by its letters: all options have the hyphens."""
+    by_letters = {each.lstrip("-"): each for each in known if each.startswith("--")}
+    close = closest(name.lstrip("-"), by_letters)
+    return None if close is None else by_letters[close]
 
 
 def number(text: str) -> float:

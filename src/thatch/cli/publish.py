@@ -55,6 +55,9 @@ def _objects(given: list[str]) -> Iterator[_Given]:
     before a broker is looked for."""
     if given:
         for text in given:
+            if text.endswith((".csv", ".tsv", ".parquet")):
+                kind = "Parquet" if text.endswith(".parquet") else "CSV"
+                raise CallerError(f"{text} is no event: events are JSON, an object a line; {kind} is not read here")
             if not text.lstrip().startswith(("{", "[")) and (text.endswith((".json", ".jsonl")) or isfile(text)):
                 raise CallerError(f"{text} is no event: the events of a file are given by `thatch publish < {text}`")
         return iter([_read(text, f"event {number}") for number, text in enumerate(given, 1)])

@@ -28,6 +28,8 @@ def covers(
     """
     if isinstance(members, str | Region):
         raise CallerError("the members are a list or a mapping of clauses, not one clause")
+    if isinstance(members, Space) or not isinstance(space, Space):
+        raise CallerError("a call is covers(members, clause, space), where space is a Space, such as Space.parse(…)")
     asked = engine(cover, space)
     for name, member in members.items() if isinstance(members, Mapping) else enumerate(members):
         asked.add(name, _region(member, space))

@@ -62,11 +62,17 @@ def _kind_of_name(path: str, kinds: Mapping[str, str]) -> str | None:
 def one_kind(paths: Sequence[str], format: Format) -> str:
     """The kind of all these; an error if they are of several, or do not tell."""
     found = [kind_of(path) for path in paths]
+    for path, kind in zip(paths, found, strict=True):
+        if kind is None and glob.has_magic(path) and not os.path.exists(path) and not glob.glob(path):
+            raise CallerError(no_such_file(path))
     kinds = {format.kind or kind for kind in found}
     if None in kinds or len(kinds) > 1:
         one = "does not tell its kind by its name" if len(paths) == 1 else "do not tell their kind by their names"
         what = "are of several kinds" if len(kinds) > 1 else one
-        raise CallerError(f"{', '.join(paths)}: {what}; give --input-format parquet, csv or json")
+        raise CallerError(
+            f"{', '.join(paths)}: {what}; give --input-format parquet, csv or json, or in "
+            "Python a path that ends in .parquet, .csv or .json"
+        )
     return str(kinds.pop())
 
 
@@ -111,6 +117,8 @@ def _inside(folder: str) -> list[str]:
 
 def no_such_file(path: str) -> str:
     """What to say of a path that leads nowhere: a file of a similar name, or that it is no path at all."""
+    if glob.has_magic(path) and not re.search("[<>=]", path):
+        return f"no file matches {path}"
     folder, name = os.path.split(path)
     try:
         close = closest(name, sorted(os.listdir(folder or ".")))
@@ -120,7 +128,10 @@ def no_such_file(path: str) -> str:
         return f"{path}: no such file or folder (did you mean {os.path.join(folder, close)!r}?)"
     if not name and not folder:
         return "'': a file has a name"
-    hint = ": clauses stand in a file, one a line; --where - reads them from standard input"
+    hint = (
+        ": clauses stand in a file, one a line; --where - reads them from standard input; in Python, they are a "
+        "mapping of ids to clauses"
+    )
     return f"{path}: no such file or folder{hint if re.search('[<>=]', path) else ''}"
 
 

@@ -41,12 +41,13 @@ def checked_space(
     if space is None:
         if events is None:
             raise CallerError(
-                "there is neither a space nor events whose schema it could be taken from: give one of them, --space or "
-                "--events with a Parquet file"
+                "there is neither a space nor events whose schema it could be taken from: give one of them, "
+                "space (--space) or events (--events) that have types, such as a Parquet file"
             )
         if not events.has_types:
             raise CallerError(
-                f"CSV and JSON have no types: declare a space with --space, such as '{_example(events.guessed)}'"
+                f"CSV and JSON have no types: declare a space with --space, such as '{_example(events.guessed)}'; in "
+                "Python, as space=Space.parse(…)"
             )
         space = Space.of_columns(events.schema, rows.paths(events.schema, time_zone), time_zone, on_error)
     if events is not None:

@@ -36,7 +36,8 @@ class JsonEvents(EventSource):
                     kind = _kind([_plain(row.get(name)) for row in rows])
                     kinds[name] = kind if name not in kinds else _united(kinds[name], kind)
         if not kinds:
-            what = "it is empty" if is_empty else "has no columns: an object a line belongs here"
+            lines = "an object a line belongs here (where records span lines, --multiline is needed)"
+            what = "it is empty" if is_empty else f"has no columns: {lines}"
             raise CallerError(f"{', '.join(files)}: {what}")
         # As Spark does: a column without any value is text, and columns are in the order of their names.
         self.schema = pa.schema([(name, _certain(kinds[name])) for name in sorted(kinds)])

@@ -25,10 +25,10 @@ from thatch.local.text_values import values_of
 from thatch.region.columns import boxes_of_columns, regions_of_boxes
 from thatch.region.region import Region
 from thatch.space.axis import EnumAxis
+from thatch.space.declaration import time_zone_named
 from thatch.space.event_columns import bound_column, bounded_columns, check_bounds
 from thatch.space.schemas import ColumnPath
 from thatch.space.space import Space
-from thatch.space.times import zone_of
 from thatch.where.enum_bounds import within_enum
 from thatch.where.many import compile_many
 from thatch.where.names import names_in
@@ -67,7 +67,7 @@ class SubscriptionRows:
     def paths(self, schema: Any, time_zone: str) -> set[ColumnPath]:
         """The columns of a table of events that these look at."""
         if self.clauses is not None:
-            return names_in((clause for clause in self.clauses if clause is not None), zone_of(time_zone))
+            return names_in((clause for clause in self.clauses if clause is not None), time_zone_named(time_zone))
         assert self.bounds is not None
         return bounded_columns(schema, {name.lower(): name for name in self.bounds.schema.names})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -116,13 +117,18 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"{key}.port is a port, a number from 0 to 65535, not {listen.port}")
             if not self.exposed and not _is_loopback(listen.host):
                 host = listen.host or "every address of this machine"
+                named = "" if _has_address(listen.host) else " (no host has this name)"
                 raise ConfigError(
-                    f"{key}.host: {host} is not a loopback address such as 127.0.0.1, and there is no access control: "
-                    "anybody who reaches the port may read and publish everything. Set exposed = true if only trusted "
-                    "peers can reach it"
+                    f"{key}.host: {host} is not a loopback address such as 127.0.0.1{named}, and there is no access "
+                    "control: anybody who reaches the port may read and publish everything. Set exposed = true if only "
+                    "trusted peers can reach it"
                 )
         for name in self.accept:
             check_name(name)
+        if self.client.port and self.client == self.overlay:
+            raise ConfigError(
+                f"--listen and --overlay (client.port and overlay.port) are the same port, {self.client.port}; give two"
+            )
         for name, url in self.neighbours.items():
             check_name(name)
             try:
@@ -248,6 +254,7 @@ def _given(path: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
     for dotted, value in flags.items():
         _set(given, dotted.split("."), value)
     _check_renamed(given, path)
+    _check_ports(given, path)
     for policy in (given.get("policy"), *_tables(given.get("links"))):
         if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
             policy["cover"] = None
@@ -284,6 +291,18 @@ def _check_renamed(given: dict[str, Any], path: Path | None) -> None:
     if found:
         place = "" if path is None else f"{path}: "
         raise ConfigError(f"{place}settings have new names: {'; '.join(found)}")
+
+
+def _check_ports(given: dict[str, Any], path: Path | None) -> None:
+    """Refuse an address where a table belongs."""
+    tables = {"listen": "client", "port": "client", "client": "client", "overlay": "overlay"}
+    for key, table in tables.items():
+        value = given.get(key)
+        host, colon, port = str(value).rpartition(":")
+        if isinstance(value, int | str) and port.isdecimal():
+            lines = [f"[{table}]", *([f"host = {_value(host)}"] if colon else []), f"port = {port}"]
+            place = "" if path is None else f"{path}: "
+            raise ConfigError(f"{place}{key} = {_value(value)}: write {' '.join(lines)}, a line each")
 
 
 def _keys(given: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -349,6 +368,14 @@ def _value(value: Any) -> str:
             "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None and v != {}) + " }"
         )
     return msgspec.json.encode(value).decode()
+
+
+def _has_address(host: str) -> bool:
+    """Whether a host has an address: it is one, or its name leads to one."""
+    try:
+        return bool(socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+    except (OSError, UnicodeError):  # the latter of what no name can be
+        return False
 
 
 def _is_loopback(host: str) -> bool:

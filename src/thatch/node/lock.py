@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import struct
 from pathlib import Path
@@ -26,6 +27,9 @@ BYTE = 2**62  # SQLite's own locks are at 2^30
 HELD = (errno.EACCES, errno.EAGAIN)
 
 
+log = logging.getLogger("thatch.node")
+
+
 class StoreLock:
     """Taken when it is made. `path` is where the store is, without symbolic links."""
 
@@ -34,7 +38,9 @@ class StoreLock:
         self._given = path
         self._descriptors: list[int] = []
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.parent.exists():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                log.info("made the folder %s", self.path.parent)
             self._lock_path()
             if self.path.exists():
                 self.lock_file()

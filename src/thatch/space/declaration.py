@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, NoReturn
 from zoneinfo import available_timezones
@@ -92,6 +93,11 @@ def _with_domain(
             ends.append(None if text is None else read(str(text)))
         except ValueError as error:
             raise SpaceError(f"attribute {name!r}: domain bound {shown(text)} {error}") from None
+    if ends[0] is not None and ends[1] is not None and ends[0] > ends[1]:
+        is_time = isinstance(axis, DateAxis | TimestampAxis | TimestampNtzAxis)
+        swapped = f"'{high}'..'{low}'" if is_time else f"{high}..{low}"
+        empty = f"the domain of {axis.sql} is empty, as the lower bound is above the upper"
+        raise SpaceError(f"attribute {name!r}: {empty}: write {swapped}")
     if isinstance(axis, LongDecimalAxis):  # coordinates of values move, so the axis itself ends where the domain does
         try:
             axis, ends = axis.narrowed(ends[0], ends[1]), [None, None]
@@ -115,6 +121,8 @@ MEANT = {
     "int8": "'tinyint'",
     **dict.fromkeys(("datetime", "time", "timestamptz", "datetime64"), "'timestamp'"),
 }
+KNOWN = {*TYPES, *MEANT, "boolean", "long", "real", "byte", "short"}
+TYPED_WRONG = 0.75  # how much a word resembles a type that is misspelt
 # What stands after a type and does not belong there, and what to do.
 AFTER_TYPE = {
     "notnull": "write `not null`",
@@ -191,6 +199,7 @@ class _Parser:
         name = ".".join(path)
         if self.peek("bad", ":") or self.peek("bad", "="):
             self.fail("a type", f"write `{name} double`, without `{self.tokens[self.at][1]}`")
+        self.check_order(name)
         axis = self.axis()
         bits, self.bits = self.bits, 0
         nullable, low, high, bounded = True, None, None, False
@@ -214,6 +223,17 @@ class _Parser:
                     raise SpaceError(f"attribute {name!r}: {shown(end)} is beyond {type_of}, {least}..{-least - 1}")
             low, high = (str(least) if low is None else low), (str(-least - 1) if high is None else high)
         return _with_domain(name, axis, nullable, low, high, tuple(path) if len(path) > 1 else None)
+
+    def check_order(self, name: str) -> None:
+        """Refuse `string symbol`: the name of a type is where that of an attribute belongs."""
+        if name.lower() not in KNOWN or self.at >= len(self.tokens):
+            return
+        kind, following, _ = self.tokens[self.at]
+        is_type = following.lower() in KNOWN or get_close_matches(following.lower(), TYPES, 1, TYPED_WRONG)
+        if kind == "mark" and following == "(":
+            self.fail("a type", f"the name comes before the type: price {name}(…)")
+        if kind == "name" or (kind == "word" and not is_type):
+            self.fail("a type", f"the name comes before the type: {following} {name}")
 
     def name(self) -> str:
         quoted = self.take("name")

@@ -76,6 +76,10 @@ def event_columns(schema: Any, space: Space, holds: Callable[[Attribute, str], b
     found = [_found(by_name.get(a.path[0].lower()), a.path[1:]) for a in space]
     missing = [a.name for a, each in zip(space, found, strict=True) if each is None]
     if missing:
+        marks = [mark for mark in ",;\t|" if len(columns) == 1 and mark in columns[0].path[0]]
+        if marks:
+            name = columns[0].path[0]
+            raise CallerError(f"the events have one column only, {name!r}: is the --delimiter {marks[0]!r} meant?")
         raise CallerError(
             f"the events have no column {', '.join(map(repr, missing))}, which the space has as attribute; their "
             f"columns are {', '.join(repr(column.path[0]) for column in columns)}"

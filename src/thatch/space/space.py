@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from thatch.errors import EventError, SpaceError
+from thatch.errors import EventError, SpaceError, shown
 from thatch.space.attribute import MISSING, Attribute
 from thatch.space.axis import Coordinates, LabelledAxis
 from thatch.space.declaration import attributes_of_json, parse_attributes, time_zone_named
@@ -42,6 +42,9 @@ class Space:
     """
 
     def __init__(self, attributes: list[Attribute], time_zone: str = "UTC") -> None:
+        given: Any = attributes
+        if isinstance(given, str):
+            raise SpaceError(f"a Space is made of a text by Space.parse({shown(given)})")
         if not attributes:
             raise SpaceError("a space needs at least one attribute")
         self.attributes = tuple(attributes)

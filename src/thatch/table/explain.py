@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from thatch.cover import Covered, Uncovered, covers
+from thatch.errors import EventError, closest
 from thatch.region.region import Region
 from thatch.region.term import Term
+from thatch.space.space import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +118,13 @@ def _failures(term: Term, point: Sequence[int], values: Mapping[str, Any], regio
         if not {axis for axis, _ in failing} & set(ball.attributes) and not ball.contains(point, space):
             failed.append(failure(Term((), (ball,)), ball.attributes))
     return failed
+
+
+def with_near_name(error: EventError, event: Mapping[str, Any], space: Space) -> EventError:
+    """An error about a value that is missing, with the name in the event that is likely to be meant for it."""
+    strangers = [name for name in event if isinstance(name, str) and space.index(name) is None]
+    meant = closest(error.attribute, strangers) if error.value is None else None
+    if meant is None:
+        return error
+    rule = f"{error.rule}; {meant!r} is no attribute (did you mean {error.attribute!r}?)"
+    return EventError(error.attribute, None, rule, error.row)

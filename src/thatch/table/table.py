@@ -24,6 +24,7 @@ from thatch.errors import (
     CallerError,
     ClauseError,
     EmptyRegionWarning,
+    EventError,
     SnapshotError,
     UnknownSubscription,
     check_on_error,
@@ -35,7 +36,7 @@ from thatch.region.packing import pack_ints, pack_labels, pack_regions, unpack_i
 from thatch.region.region import Region
 from thatch.space.space import Space
 from thatch.table import snapshot as files
-from thatch.table.explain import Explanation, explain_status, why_not
+from thatch.table.explain import Explanation, explain_status, why_not, with_near_name
 from thatch.table.moment import Moment, pairs_of
 from thatch.table.names import Names, is_text, own_id
 
@@ -92,6 +93,8 @@ class SubscriptionTable(Mapping[Id, Subscription]):
     ) -> None:
         """`cover` is a cover engine, or None: everything is active. `retract`: a wider newcomer takes back those that
         it covers. `groups`: look at passive ones below active hits only (matching/groups.py says when)."""
+        if not isinstance(space, Space):
+            raise CallerError(f"space is a Space, not {shown(space)}: Space.parse(…) makes one of a text")
         self.space, self.cover, self.retract, self.groups, self.options = space, cover, retract, groups, options
         if cover is None and (retract or options):
             raise CallerError("with cover off there is nothing to retract and no engine to take options")
@@ -161,7 +164,10 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         not have are ignored."""
         if type(event) is not dict and not isinstance(event, Mapping):
             raise CallerError(f"an event is a mapping of attributes to values, not {shown(event)}")
-        moment, numbers = self._at_one_moment(lambda moment: moment.view.match_point(self.space.encode(event)))
+        try:
+            moment, numbers = self._at_one_moment(lambda moment: moment.view.match_point(self.space.encode(event)))
+        except EventError as error:
+            raise with_near_name(error, event, self.space) from None
         return moment.ids(numbers)
 
     def match_batch(self, events: Any, on_error: str = "raise") -> pa.Table:
@@ -222,7 +228,10 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         """
         id, due = own_id(id), _seconds(expires)
         _check_owner(owner)
-        region = self._compiled(where)
+        try:
+            region = self._compiled(where)
+        except ClauseError as error:
+            raise self._if_swapped(error, id) from None
         with self._lock:
             self._names.check_new([id])
             change = Change([id]) if self._active_set is None else self._active_set.subscribe(id, region)
@@ -528,6 +537,15 @@ class SubscriptionTable(Mapping[Id, Subscription]):
         if not isinstance(where, str):
             raise CallerError(f"a subscription is a clause or a region, not {shown(where)}")
         return self.space.where(where)
+
+    def _if_swapped(self, error: ClauseError, id: Any) -> ClauseError:
+        """A refusal of a clause that was given as the id: then it says so."""
+        try:
+            self._compiled(id)
+        except CallerError:
+            return error
+        hint = f"the id comes first: subscribe(id, clause), and {shown(id)} is a clause"
+        return ClauseError(error.rule, error.line, error.column, hint, error.construct)
 
     def _compiled_all(self, ids: list[Id], wheres: Sequence[str | Region]) -> list[Region]:
         if len(wheres) != len(ids):

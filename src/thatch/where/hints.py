@@ -221,6 +221,10 @@ def _signs(around: _Around, place: int) -> Hint | None:
     meant = {"=>": ">=", "=<": "<=", "=!": "!=", "===": "=", ":=": "=", "=~": "", "!~": ""}.get(token.text)
     if meant is not None:
         return Hint(token, f"no operator {token.text!r}", f"did you mean {meant}?" if meant else PREFIX)
+    if token.is_comparison and following.is_comparison:
+        whole = token.text + following.text
+        hint = f"write {whole}" if whole in COMPARISONS else ""
+        return Hint(following, f"an operator too many: {following.text!r}", hint)
     if token.text == "[":
         name = following.text if following.kind == "word" and around[place + 2].text == "]" else "name"
         return Hint(token, "", f"names stand in backticks: `{_cut(name)}`")
