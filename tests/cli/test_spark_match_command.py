@@ -173,12 +173,12 @@ def test_what_is_wrong_is_left_out_and_written_down(match: Run) -> None:
 def test_a_bad_event_is_an_error_that_names_it(match: Run, engine: str) -> None:
     status, out, err = match("events.csv", "--output", "out")
     assert status == 2 and not out and not Path("out").exists()
-    here = Path("events.csv").resolve() if engine == "spark" else "events.csv, row 1"
+    here = Path("events.csv").resolve() if engine == "spark" else "events.csv:3"
     if engine == "spark":
         assert err.startswith(f"thatch: {here}: {CSV_ERRORS['B']}\n    " + '{"symbol":"B",')
     else:
         assert err.startswith("thatch: events.csv:8: malformed: 8 fields, the header has 7\n    G,5,,,,,ok,more\n")
-        assert f"events.csv, row 1: {CSV_ERRORS['B']}\n    " + '{"symbol":"B",' in err
+        assert f"{here}: {CSV_ERRORS['B']}\n    " + '{"symbol":"B",' in err
     assert err.endswith("\nand more\nCorrect them, or leave them out with --on-error skip\n")
     assert "Exception" not in err and "\tat " not in err
     table = events(50)

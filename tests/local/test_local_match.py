@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +22,8 @@ from helpers.clause_rows import SPACE, make_rows, make_table
 from helpers.clauses import ClauseWriter
 from thatch import CallerError, Space
 from thatch.local import events as local_events
-from thatch.local.match import FEW
+from thatch.local.files import Format
+from thatch.local.match import FEW, Match
 
 COLUMNS = [each.split()[0] for each in SPACE.split(", ")]
 
@@ -222,7 +224,7 @@ def test_malformed_text_is_an_error_and_never_null(space: str, text: str, rule: 
     path.write_text(f"n,m\n{text},1\n,2\n{text},3\n")
     with pytest.raises(CallerError) as refused:
         thatch.match(path, {"all": "TRUE"}, Space.parse(space))
-    assert f"{path}, row 0: attribute 'n': " in str(refused.value) and rule in str(refused.value)
+    assert f"{path}:2: attribute 'n': " in str(refused.value) and rule in str(refused.value)
     found = thatch.match(path, {"all": "TRUE"}, Space.parse(space), on_error="skip")
     assert found.column("m").to_pylist() == ["2"]
 
@@ -271,7 +273,7 @@ def test_json_lines(tmp_path: Path) -> None:
         ("12.50", 2), ("0.10", 1), ("0.10", 2), ("3.00", 1), ("None", 3),
     ]  # fmt: skip
     path.write_text('{"price": "abc"}\n{"price": 1\n5\n{"price": 2}\n')
-    with pytest.raises(CallerError, match=r"(?s)malformed: .*row 0: attribute 'price': 'abc' is not a decimal"):
+    with pytest.raises(CallerError, match=r"(?s)malformed: .*jsonl?:1: attribute 'price': 'abc' is not a decimal"):
         thatch.match(path, {1: "TRUE"}, Space.parse("price decimal(6,2)"))
     assert len(thatch.match(path, {1: "TRUE"}, Space.parse("price decimal(6,2)"), on_error="skip")) == 1
     (tmp_path / "alerts.json").write_text('{"id": 5, "where": "n > 1"}\n{"id": 6, "where": "n < 1"}\n')
@@ -280,3 +282,28 @@ def test_json_lines(tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("\n")
     with pytest.raises(CallerError, match=r"empty\.json: it is empty"):
         thatch.match(tmp_path / "empty.json", {1: "TRUE"}, space)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "place"),
+    [
+        ("e.csv", 'n,m\n\n1,"a"\n1,2,3\n"2,5\n\nx,""\n', {}, ":7"),
+        ("e.csv.gz", "n,m\n1,a\nx,b\n", {}, ":3"),
+        ("e.csv", "n,m\r\n1,a\r\nx,b\r\n", {}, ":3"),
+        ("e.csv", 'n,m\n1,"a\nb"\nx,b\n', {"multiline": True}, ", row 1"),
+        ("e.json", '{"n": 1}\n\n{"n"\n[{"n": 2}, {"n": "x"}]\n', {}, ":4"),
+        ("e.parquet", "", {}, ", row 1"),
+    ],
+)
+def test_a_bad_value_in_a_file_of_lines_has_its_line(
+    name: str, text: str, options: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    """Also where lines that are empty or malformed stand before it; in other files it has the number of its row."""
+    path, space = tmp_path / name, Space.parse("n int 0..9")
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"n": [1, 50]}), path)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    with pytest.raises(CallerError) as refused:
+        list(Match.of(str(path), {"all": "TRUE"}, space, "raise", Format(**options)).matches())
+    assert f"{path}{place}: attribute 'n': " in str(refused.value)

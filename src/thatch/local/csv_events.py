@@ -14,6 +14,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,23 @@ class CsvEvents(EventSource):
             columns.append(column)
         noted, malformed[:] = list(malformed), []
         rows = pa.record_batch(columns, self.value_schema(space))
-        return EventBatch(rows, first, path, wrong, noted, batch, self._why)
+        return EventBatch(rows, first, path, wrong, noted, batch, self._why, partial(self._line_of, path))
+
+    def _line_of(self, path: str, row: int, read: Sequence[Any]) -> int | None:
+        """Rows are counted as they are read; what stands at the line decides whether it is that of the row."""
+        if self.format.multiline:
+            return None
+        width, left = len(self.schema), row + 1  # and the header
+        with pa.input_stream(path, compression="detect") as stream:
+            for number, line in enumerate(io.BufferedReader(stream), 1):
+                record = line.decode(errors="replace").rstrip("\r\n")
+                if record.count('"') % 2 or not record:
+                    continue
+                fields = fields_in(record, self.format.delimiter)
+                if len(fields) == width and not left:
+                    return number if fields == [each or "" for each in read] else None
+                left -= len(fields) == width
+        return None
 
     def fields_of(self, record: str) -> list[str | None]:
         found = fields_in(record, self.format.delimiter)

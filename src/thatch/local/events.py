@@ -24,6 +24,8 @@ class EventBatch(NamedTuple):
     malformed: list[str]  # records that are no rows
     read: pa.RecordBatch  # the rows as they were read: text, of text
     why: Callable[[str], str] = lambda record: MALFORMED  # what is wrong with a record that is no row
+    # The line of a row, by its number in the file and what was read; None if the file has no lines, or spans some.
+    line_of: Callable[[int, Sequence[Any]], int | None] = lambda row, read: None
 
 
 class EventSource:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -77,7 +78,7 @@ class JsonEvents(EventSource):
             values.append(array)
         as_read = pa.record_batch(read, schema=self.read_schema(space))
         typed = pa.record_batch(values, schema=self.value_schema(space))
-        return EventBatch(typed, first, path, wrong, malformed, as_read)
+        return EventBatch(typed, first, path, wrong, malformed, as_read, line_of=partial(_line_of, path))
 
 
 def _chunks(path: str) -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
@@ -104,6 +105,15 @@ def _chunks(path: str) -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
         raise CallerError(f"{path}: cannot be read as JSON: {read_problem(error)}") from None
     if rows or malformed:
         yield rows, malformed
+
+
+def _line_of(path: str, row: int, read: Sequence[Any]) -> int | None:
+    with pa.input_stream(path, compression="detect") as stream:
+        for number, line in enumerate(io.BufferedReader(stream), 1):
+            row -= len((line.strip() and rows_of_line(line)) or ())
+            if row < 0:
+                return number
+    return None
 
 
 class _Number(str):

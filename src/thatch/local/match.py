@@ -250,10 +250,13 @@ def raise_bad_events(batch: EventBatch, wrong: dict[int, str], space: Space) -> 
     for record, line in zip(records, _lines_of(batch.file, records), strict=True):
         lines.append(f"{place}{line}: {batch.why(record)}\n    {record[:EVENT_SHOWN]}")
     for row in sorted(wrong)[: WRONG_SHOWN - len(lines)]:
-        event = {name: each for name, each in batch.read.slice(row, 1).to_pylist()[0].items() if each is not None}
+        read = batch.read.slice(row, 1).to_pylist()[0]
+        event = {name: each for name, each in read.items() if each is not None}
         text = json.dumps(event, separators=(",", ":"), default=str, ensure_ascii=False)
         why = wrong[row] or _why(batch.rows.slice(row, 1), space)
-        lines.append(f"{place}, row {batch.first + row}: {why}\n    {text[:EVENT_SHOWN]}")
+        number = batch.line_of(batch.first + row, list(read.values()))
+        at = f", row {batch.first + row}" if number is None else f":{number}"
+        lines.append(f"{place}{at}: {why}\n    {text[:EVENT_SHOWN]}")
     raise BadRows(lines, "and more" if len(wrong) + len(batch.malformed) > len(lines) else "")
 
 
