@@ -156,7 +156,7 @@ DEFECTS = [
         COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[published_for_a_neighbour_that_is_away]",
     ),
     Defect(  # acknowledging to the neighbour before the commit
-        "delivery/neighbour.py", "self._ticket = driver.journal.ticket", "self._ticket = 0",
+        "delivery/neighbour.py", "self._ticket = self._driver.journal.ticket", "self._ticket = 0",
         COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[received_for_a_durable_subscription]",
     ),
     Defect(
