@@ -70,7 +70,7 @@ class RawPeer:
     async def greet(self, name: str, *more: list[Any], is_client: bool = True, session: int = SESSION) -> None:
         """A neighbour's greeting ends with `Resume`, which is added if it is not in `more`."""
         if not is_client and all(each[0] != "Resume" for each in more):
-            more = (["Resume", f"store of {name}", "", 0], *more)
+            more = (["Resume", f"store of {name}"[:64], "", 0], *more)
         members = [] if is_client else [name]
         hello = ["Hello", name, session, SPACE_JSON, is_client, 2, members, False, "", 3, 3]
         await self.say([*hello, {"digest": "none"} if is_client else {}], *more)
