@@ -117,14 +117,14 @@ class NodeNetwork:
         machine.backups.append((self.now, copy))
 
     def put_back(self, machine: Machine, manner: str) -> float:
-        """The last backup takes the place of the store of a machine that is down: by the command for it ("restore"), as
-        a file that somebody copies over the store ("file"), or with all that lay around it then ("folder"). When the
-        backup was made."""
+        """The last backup takes the place of the store of a machine that is down: by the command for it ("restore"), by
+        hand ("backup"), or a copy without its mark, as a file over the store ("file") or with all that lay around it
+        then ("folder"). When the backup was made."""
         at, copy = machine.backups[-1]
         copy = copy.copied()
         if manner == "restore":
             copy.about["restored"] = self.draw_identity()
-        else:
+        elif manner != "backup":
             del copy.about["backup"]
         if manner != "folder":
             copy.note(machine.disk.noted)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thatch.broker import Policy, Settings
+from thatch.delivery.history import KNOWN
 from thatch.protocol import wire
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, durable_name, overlay_id, split_durable_name
 from thatch.protocol.messages import Accepted, Message, Publish, Refused
@@ -64,6 +65,7 @@ class NodeRun(NodeObserver):
         self.oracle = NodeOracle(self._way, self._check_announced)
         self.done = Counter[str]()
         self._refused: dict[tuple[Machine, str], None] = {}  # who was refused, and by whom
+        self._to_refuse: dict[tuple[str, str], None] = {}  # by whom, and who has to be
         self._has_copies = False  # a store was put back, lost, or copied
         self._copied_at: dict[str, float] = {}
         self._voided: dict[str, None] = {}  # durable subscriptions to which nothing is promised before the next rest
@@ -167,8 +169,27 @@ class NodeRun(NodeObserver):
         self._lose(address, since, is_announced=manner != "folder" or is_known)
         self._void(address, lambda keep: keep.promised_at is None or keep.promised_at >= since)
         self._cancel_again(machine)
+        self._expect_refusals(machine, has_mark=manner == "restore")
+        is_old = manner in ("restore", "backup") or (machine.disk.noted and machine.disk.noted not in lives)
         self.network.start(machine)
+        if is_old and self._process(address).driver.history.present.since is None:
+            raise Failed(f"{address} does not notice that its store went back to the past")
         return True
+
+    def _expect_refusals(self, machine: Machine, has_mark: bool) -> None:
+        """Each neighbour that knows another store of this machine, or a life that it no longer has, has to refuse it,
+        unless it carries the mark of a restore."""
+        lives = {row.id for row in machine.disk.lives.values()}
+        self._forgo_refusals(machine.name)
+        for name, each in self.network.machines.items():
+            row = each.disk.neighbours.get(machine.name)
+            if row is None or row.state != KNOWN or has_mark:
+                continue
+            if row.store not in ("", machine.disk.identity) or (row.life and row.life not in lives):
+                self._to_refuse[name, machine.name] = None
+
+    def _forgo_refusals(self, name: str) -> None:
+        self._to_refuse = {pair: None for pair in self._to_refuse if name not in pair}
 
     def _lose(self, address: str, since: float, is_announced: bool) -> None:
         now = self.network.now
@@ -196,6 +217,7 @@ class NodeRun(NodeObserver):
         machine = self.network.machines[address]
         self.network.kill(machine, 1.0)
         self.network.lose_disk(machine)
+        self._expect_refusals(machine, has_mark=False)
         self._lose(address, -1.0, is_announced=False)
         self._void(address, lambda keep: True)
         self.network.start(machine)
@@ -206,6 +228,7 @@ class NodeRun(NodeObserver):
             return False
         self._has_copies = True
         self._copied_at[address] = self.network.now
+        self._forgo_refusals(address)
         self.network.start(self.network.add_copy(machine, takes_address))
         return True
 
@@ -215,6 +238,7 @@ class NodeRun(NodeObserver):
         if copy is None:
             return False
         machine = self.network.machines[address]
+        self._forgo_refusals(address)
         disk = copy.disk
         self.network.remove_machine(copy)
         if keeps_copy:
@@ -230,6 +254,7 @@ class NodeRun(NodeObserver):
         process = self.network.machines[address].process
         if process is None:
             return False
+        self._to_refuse.pop((address, neighbour), None)
         process.accept(neighbour)
         return True
 
@@ -239,6 +264,7 @@ class NodeRun(NodeObserver):
             return False
         self._lose(address, -1.0, is_announced=False)
         self._void(address, lambda keep: True)
+        self._to_refuse.pop((address, neighbour), None)
         process.forget(neighbour)
         return True
 
@@ -288,6 +314,7 @@ class NodeRun(NodeObserver):
             if not self._has_copies:
                 raise Failed(f"{machine.address} refuses {peer}, and no store was ever touched: {reason}")
             self._refused[machine, peer] = None
+            self._to_refuse.pop((machine.address, peer), None)
 
     def ended(self, process: NodeProcess) -> None:
         self.oracle.note_crash(self.network.now)
@@ -351,6 +378,8 @@ class NodeRun(NodeObserver):
             if held != wanted:
                 raise Failed(f"{machine.address} has the durable subscriptions {held}; its clients have {wanted}")
         self.oracle.check_all()
+        if self._to_refuse:
+            raise Failed(f"admitted without a word, though another past or store was known: {list(self._to_refuse)}")
         self._voided.clear()
         for machine in self.network.machines.values():
             if machine.disk.gaps and not self._has_copies:

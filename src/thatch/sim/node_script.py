@@ -173,7 +173,7 @@ class _Drawer:
         if self.rng.random() < 0.3:
             name = self.rng.choice(self.readers)
             steps += [Step(at - 0.3, "away", (name,)), Step(at + 1.0, "back", (name,))]
-        manner = self.rng.choice(("restore", "restore", "restore", "file", "folder"))
+        manner = self.rng.choice(("restore", "restore", "restore", "backup", "file", "folder"))
         steps += [Step(at, "put_back", (broker, manner)), *self._events(at, 1.2, 5)]
         if self.rng.random() < 0.3:
             steps += self._down(at + self._moment() + 0.1, self.rng.choice(self.brokers), 0.1)
