@@ -155,7 +155,7 @@ def test_simulate_writes_measurements_and_plots(tmp_path: Path, capsys: pytest.C
     folder = tmp_path / "new" / "run"
     assert main(["simulate", "unsubscriptions", *SMALL, "--retract", "--output", str(folder)]) == 0
     said = capsys.readouterr()
-    assert "unsubscriptions, exact retracting" in said.out and said.err == ""
+    assert "unsubscriptions, exact retracting" in said.out and said.err == f"thatch: made the folder {folder.parent}\n"
     table = pq.read_table(folder / "measured.parquet")
     measures = set(table["measure"].to_pylist())
     assert {"queue", "table", "sent", "delay", "false positives", "handled Subscribe"} <= measures
