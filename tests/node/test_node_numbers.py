@@ -116,3 +116,15 @@ def test_lives_and_times_that_cannot_be_end_the_link_and_not_the_node(tmp_path: 
             assert not node.driver.gaps and node.failure is None
 
     run(scenario())
+
+
+def test_falling_numbers_in_a_frame_do_not_take_back_what_was_acknowledged(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, routing="subscriptions") as node, dialling(node, "overlay") as peer:
+            await peer.greet("B9", *RESUMED, is_client=False)
+            await peer.read("Digest")
+            await peer.say(["Digest", peer.seq(), 1, [0], [0]], ["Synced", peer.seq(), 1, {}, {}])
+            await peer.say(*(["Forward", number, EVENT] for number in (5, 3)))
+            assert (await peer.read("Received"))[1] == 5
+
+    run(scenario())

@@ -181,7 +181,7 @@ class NeighbourSession:
             if outcome is Outcome.REFUSED:
                 self.waits_for_space = True
             if not self.waits_for_space:
-                received = each.number
+                received = max(received, each.number)  # a neighbour may send falling numbers; what is taken stays so
         if received:
             arrivals.note(life, received)
         self._has_kept |= Outcome.KEPT in outcomes
