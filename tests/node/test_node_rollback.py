@@ -386,6 +386,32 @@ def test_returned_interest_does_not_replace_what_a_client_has_asked_for_since(tm
     run(scenario())
 
 
+def test_returned_interest_does_not_revive_what_a_client_has_ended_since(tmp_path: Path) -> None:
+    """It heard that the subscription is gone, or that there is none; nobody would ever read what is kept for it."""
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2, first.up() as b1:
+            await linked(b1, "B2")
+            async with await connect(first.url, "ann") as ann:
+                await ann.subscribe("price < 5", durable="old")
+                copy = await first.back_up(b1)
+                await ann.subscribe("price < 6", durable="new")
+            received = b2.driver.broker.received_from
+            await until(lambda: len(received(SUBSCRIPTIONS, "B1")) == 2)
+        await asyncio.to_thread(first.restore, copy)
+        async with first.up() as b1:
+            async with dialling(b1) as ann_raw:
+                await ann_raw.greet("ann", ["Synced", ann_raw.seq(), 1, {0: {}}, {0: {}}])
+                await ann_raw.say(["Unkeep", "old"], ["Unkeep", "new"])
+                assert [(await ann_raw.read("Standing"))[3] for _ in range(2)] == ["gone", "refused"]
+            async with second.up():
+                await until(lambda: "B2" in b1.driver.neighbours and bool(b1.driver.neighbours["B2"].returned))
+                assert not list(b1.queues)
+
+    run(scenario())
+
+
 def test_returned_interest_is_added_to_what_the_backup_says(tmp_path: Path) -> None:
     """Which of both a client asked for last nobody knows: the neighbour may have been away."""
     first, second = pair(tmp_path)

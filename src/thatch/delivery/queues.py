@@ -13,13 +13,14 @@ from typing import Protocol
 
 from thatch.delivery.driver import Driver
 from thatch.delivery.history import ordinal_of
-from thatch.delivery.journal import QueueRow
+from thatch.delivery.journal import LifeRow, QueueRow
 from thatch.delivery.local_client import LocalClient
 from thatch.delivery.stream import Limits, Stream
 from thatch.errors import CallerError, shown
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.ids import (
+    NAME_CHARACTERS_MAX,
     SUBSCRIPTIONS,
     check_durable_id,
     client_id,
@@ -32,6 +33,8 @@ from thatch.protocol.messages import Accepted, Message, Refused, Settled
 from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 
 log = logging.getLogger("thatch.node")
+
+CANCELLED_MAX = 10_000  # names of durable subscriptions that clients have ended, of which that is remembered
 
 
 class Outlet(Protocol):
@@ -169,6 +172,7 @@ class Queues:
         self._driver, self._unacknowledged_bytes_max = driver, unacknowledged_bytes_max
         self._bytes_max, self._seconds_max = bytes_max, seconds_max
         self._queues: dict[str, Queue] = {}
+        self._cancelled: dict[str, None] = {}  # by clients, since a store that began in the past was started
 
     def __iter__(self) -> Iterator[Queue]:
         return iter(self._queues.values())
@@ -213,6 +217,8 @@ class Queues:
             name = name.partition("/")[0]
             if home != self._driver.broker.name or not is_durable_name(name):
                 continue
+            if name in self._cancelled:
+                continue
             queue = self._queues.get(name)
             if queue is not None and self._has_asked(queue, rollback.at):
                 continue
@@ -242,9 +248,17 @@ class Queues:
 
     def _announce(self, peer: PeerKey) -> None:
         """A client asks for what this store did not know: it may have asked before the store went back to the past."""
-        rollback, now = self._driver.history.last_rollback, self._driver.clock()
-        if rollback is not None and rollback.since is not None and now < rollback.at + self._returned_seconds:
-            self._driver.announce_gap(peer, "out", rollback.since, now, None)
+        rollback = self._recent_rollback
+        if rollback is not None and rollback.since is not None:
+            self._driver.announce_gap(peer, "out", rollback.since, self._driver.clock(), None)
+
+    @property
+    def _recent_rollback(self) -> LifeRow | None:
+        """The life in which the store went back to the past, if that was so little time ago that clients and neighbours
+        may still speak of what was before."""
+        rollback = self._driver.history.last_rollback
+        is_recent = rollback is not None and self._driver.clock() < rollback.at + self._returned_seconds
+        return rollback if is_recent else None
 
     def _is_of_this_store(self, message: wire.Ack, stream: Stream) -> bool:
         """Whether an acknowledgement is of an event that this store has sent: one that was restored counts again from
@@ -271,6 +285,7 @@ class Queues:
             queue = self._made(QueueRow(PeerKey(DURABLE_QUEUE, name), bytes_max, seconds_max, 0))
         queue.stream.set_limits(bytes_max, seconds_max)
         queue.is_asked = True
+        self._cancelled.pop(name, None)
         queue.keep_for_good()
         if queue.where != message.where:
             self._announce(queue.stream.peer)
@@ -283,13 +298,22 @@ class Queues:
         queue.attach(reader)
 
     def _cancel(self, id: str, reader: Reader) -> None:
-        queue = self._queues.get(durable_name(reader.name, id))
+        name = durable_name(reader.name, id)
+        queue = self._queues.get(name)
+        self._note_cancelled(name)
         if queue is None:
             why = f"no durable subscription {shown(id)}"
             reader.send(wire.DurableStatus(id, "", "refused", why, "unknown_id"))
             return
         self._end(queue)
         reader.send(wire.DurableStatus(id, "", "gone"))
+
+    def _note_cancelled(self, name: str) -> None:
+        """A neighbour that returns it later does not make it anew."""
+        if self._recent_rollback is not None and len(name) <= 2 * NAME_CHARACTERS_MAX + 1:
+            self._cancelled[name] = None
+            if len(self._cancelled) > CANCELLED_MAX:
+                del self._cancelled[next(iter(self._cancelled))]
 
     def _end(self, queue: Queue) -> None:
         """A durable subscription is no more."""
