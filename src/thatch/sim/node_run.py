@@ -13,6 +13,7 @@ from typing import Any
 
 from thatch.broker import Policy, Settings
 from thatch.delivery.history import KNOWN
+from thatch.delivery.journal import NeighbourRow
 from thatch.protocol import wire
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, durable_name, overlay_id, split_durable_name
 from thatch.protocol.messages import Accepted, Message, Publish, Refused
@@ -162,31 +163,50 @@ class NodeRun(NodeObserver):
             return False
         self.network.kill(machine, 1.0)
         since = self.network.put_back(machine, manner)
-        # With all that lay around it put back, too, only a neighbour can know that there was more.
         lives = {row.id for row in machine.disk.lives.values()}
-        rows = [each.disk.neighbours.get(machine.name) for each in self.network.machines.values()]
-        is_known = any(row is not None and row.life and row.life not in lives for row in rows)
-        self._lose(address, since, is_announced=manner != "folder" or is_known)
+        is_old = manner in ("restore", "backup") or (machine.disk.noted and machine.disk.noted not in lives)
+        self._lose(address, since, is_announced=is_old or self._is_behind(machine))
         self._void(address, lambda keep: keep.promised_at is None or keep.promised_at >= since)
         self._cancel_again(machine)
         self._expect_refusals(machine, has_mark=manner == "restore")
-        is_old = manner in ("restore", "backup") or (machine.disk.noted and machine.disk.noted not in lives)
         self.network.start(machine)
         if is_old and self._process(address).driver.history.present.since is None:
             raise Failed(f"{address} does not notice that its store went back to the past")
         return True
 
+    def _is_behind(self, machine: Machine) -> bool:
+        """Whether a neighbour knows more of a store than it knows itself. Without a mark of a backup, and with the life
+        in the file beside it among its own (no restart since then), nothing else can tell that it is an old copy."""
+        lives = {row.id for row in machine.disk.lives.values()}
+        for each in self.network.machines.values():
+            row = each.disk.neighbours.get(machine.name)
+            if row is not None and row.life and row.life not in lives:
+                return True
+            held = {row.life: row.number for row in machine.disk.received.values() if row.peer.name == each.name}
+            of_it = [row for row in each.disk.confirmed.values() if row.peer.name == machine.name]
+            if any(row.number > held.get(row.life, 0) for row in of_it):
+                return True
+        return False
+
     def _expect_refusals(self, machine: Machine, has_mark: bool) -> None:
         """Each neighbour that knows another store of this machine, or a life that it no longer has, has to refuse it,
-        unless it carries the mark of a restore."""
+        unless it carries the mark of a restore. What a neighbour knows is on its disk, else a crash may take it; and
+        nothing since then has changed it (an operator had it forgotten a moment ago)."""
         lives = {row.id for row in machine.disk.lives.values()}
         self._forgo_refusals(machine.name)
+        if has_mark:
+            return
         for name, each in self.network.machines.items():
-            row = each.disk.neighbours.get(machine.name)
-            if row is None or row.state != KNOWN or has_mark:
-                continue
-            if row.store not in ("", machine.disk.identity) or (row.life and row.life not in lives):
+            rows = [each.disk.neighbours.get(machine.name)]
+            if each.process is not None:
+                rows.append(each.process.driver.neighbours.get(machine.name))
+            if all(row is not None and self._is_refused(row, machine.disk.identity, lives) for row in rows):
                 self._to_refuse[name, machine.name] = None
+
+    def _is_refused(self, row: NeighbourRow, store: str, lives: set[str]) -> bool:
+        """Whether this, known of a neighbour, forbids its store and its lives."""
+        is_other = row.store not in ("", store) or (row.life != "" and row.life not in lives)
+        return row.state == KNOWN and is_other
 
     def _forgo_refusals(self, name: str) -> None:
         self._to_refuse = {pair: None for pair in self._to_refuse if name not in pair}
@@ -228,6 +248,7 @@ class NodeRun(NodeObserver):
             return False
         self._has_copies = True
         self._copied_at[address] = self.network.now
+        self.oracle.note_crash(self.network.now)  # the copy starts without what was not on disk yet: that comes again
         self._forgo_refusals(address)
         self.network.start(self.network.add_copy(machine, takes_address))
         return True
@@ -239,6 +260,7 @@ class NodeRun(NodeObserver):
             return False
         machine = self.network.machines[address]
         self._forgo_refusals(address)
+        self._forgo_refusals(copy.address)
         disk = copy.disk
         self.network.remove_machine(copy)
         if keeps_copy:
@@ -304,7 +326,7 @@ class NodeRun(NodeObserver):
         """Operators accept whoever is refused, and start what has ended."""
         for machine, name in self._refused:
             if machine.process is not None:
-                machine.process.accept(name)
+                self._accept(machine.address, name)  # also if, since it was refused, another store came under the name
         self._refused.clear()
         for machine in self.network.machines.values():
             self.network.start(machine)
