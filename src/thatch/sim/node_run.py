@@ -70,6 +70,7 @@ class NodeRun(NodeObserver):
         self._has_copies = False  # a store was put back, lost, or copied
         self._copied_at: dict[str, float] = {}
         self._voided: dict[str, None] = {}  # durable subscriptions to which nothing is promised before the next rest
+        self._unaware: dict[str, None] = {}  # brokers that may not know what has settled, before the next rest
         network = self.network
         for name, seconds in zip(brokers_of(script), script.commit_seconds, strict=True):
             dials = [other for one, other in script.links if one == name]
@@ -225,6 +226,13 @@ class NodeRun(NodeObserver):
                 self.oracle.void(keep, broker)
                 self._voided[keep.name] = None
 
+    def _void_all(self, broker: str) -> None:
+        """A broker has lost what it knew. Until all its neighbours have come in again it does not know what is asked
+        for behind them, and what is asked for meanwhile settles without it: "settled" speaks of the brokers that are
+        linked. So nothing is promised before the next rest, not even to a durable subscription that is made now."""
+        self._void(broker, lambda keep: True)
+        self._unaware[broker] = None
+
     def _cancel_again(self, machine: Machine) -> None:
         """Programs end what has come back with an old store."""
         for peer in machine.disk.queues:
@@ -239,7 +247,7 @@ class NodeRun(NodeObserver):
         self.network.lose_disk(machine)
         self._expect_refusals(machine, has_mark=False)
         self._lose(address, -1.0, is_announced=False)
-        self._void(address, lambda keep: True)
+        self._void_all(address)
         self.network.start(machine)
 
     def _copy(self, address: str, takes_address: bool) -> bool:
@@ -247,6 +255,7 @@ class NodeRun(NodeObserver):
         if f"{address}'" in self.network.machines:
             return False
         self._has_copies = True
+        self._unaware[address] = None  # what settles at one of both, the other does not know
         self._copied_at[address] = self.network.now
         self.oracle.note_crash(self.network.now)  # the copy starts without what was not on disk yet: that comes again
         self._forgo_refusals(address)
@@ -267,7 +276,7 @@ class NodeRun(NodeObserver):
             self.network.kill(machine, 1.0)
             machine.put_disk(disk)
         self._lose(address, self._copied_at.pop(address), is_announced=False)
-        self._void(address, lambda keep: True)
+        self._void_all(address)
         self._cancel_again(machine)
         self.network.start(machine)
         return True
@@ -285,7 +294,7 @@ class NodeRun(NodeObserver):
         if process is None:
             return False
         self._lose(address, -1.0, is_announced=False)
-        self._void(address, lambda keep: True)
+        self._void_all(address)
         self._to_refuse.pop((address, neighbour), None)
         process.forget(neighbour)
         return True
@@ -403,6 +412,7 @@ class NodeRun(NodeObserver):
         if self._to_refuse:
             raise Failed(f"admitted without a word, though another past or store was known: {list(self._to_refuse)}")
         self._voided.clear()
+        self._unaware.clear()
         for machine in self.network.machines.values():
             if machine.disk.gaps and not self._has_copies:
                 raise Failed(f"a false alarm of {machine.address}: {machine.disk.gaps}")
@@ -438,13 +448,19 @@ class NodeRun(NodeObserver):
 
     def published(self, program: Program, event: Publish) -> None:
         for keep in self.oracle.keeps.values():
-            if keep.has_settled and keep.name not in self._voided and self._is_durable_everywhere(keep):
+            is_void = keep.name in self._voided or self._is_past_unaware(keep)
+            if keep.has_settled and not is_void and self._is_durable_everywhere(keep):
                 self._promise(keep)
         self.oracle.publish(event, program.home, self.network.now)
 
     def _promise(self, keep: DurableInterest) -> None:
         if keep.promised_at is None:
             keep.promised_at = self.network.now
+
+    def _is_past_unaware(self, keep: DurableInterest) -> bool:
+        """Whether events of some publisher come to a durable subscription by a broker that may not know of it."""
+        ways = [self._way(self.script.homes[name], keep.home) for name in self.script.publishers]
+        return any(broker in way for way in ways for broker in self._unaware)
 
     def _is_durable_everywhere(self, keep: DurableInterest) -> bool:
         """Whether every broker knows that there is something durable on its way to a durable subscription."""
