@@ -242,6 +242,7 @@ def test_an_acknowledgement_waits_for_a_commit_that_is_delayed(tmp_path: Path, c
     check(tmp_path, case, "delayed")
 
 
+@pytest.mark.soak(*[case.__name__ for case in CASES[6:]])  # what is not of events
 @cases
 def test_nothing_acknowledges_what_a_power_cut_has_lost(tmp_path: Path, case: Case) -> None:
     check(tmp_path, case, "lost")
