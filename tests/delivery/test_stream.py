@@ -102,6 +102,20 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
     again.stop()
 
 
+def test_an_acknowledgement_may_be_of_what_was_sent_since_the_receiver_came(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    store.start(lambda *_: None, lambda _: None)
+    limits = Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=10)
+    stream = Stream(QUEUE, store, limits, FIRST)
+    assert not stream.has_sent(FIRST + 1)
+    stream.append_all([b"0123456789"] * 4, kept=False, now=0.0)
+    stream.attach(lambda numbers, events: None, FIRST + 1)
+    assert [stream.has_sent(FIRST + each) for each in range(5)] == [False, False, True, False, False]
+    stream.detach()
+    assert not stream.has_sent(FIRST + 2)
+    store.stop()
+
+
 def test_what_is_too_much_goes_and_is_counted(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", "B1")
     store.start(lambda *_: None, lambda _: None)

@@ -240,6 +240,29 @@ DEFECTS = [
         ROLLBACK + "an_acknowledgement_of_a_life_that_was_lost_drops_nothing",
     ),
     Defect(
+        "delivery/neighbour.py", "wire.Received(received, arrivals.committed.get(life, 0))",
+        "wire.Received(received, received)", ROLLBACK + "what_is_taken_and_not_on_disk_is_not_confirmed",
+    ),
+    Defect(
+        "delivery/stream.py", "return self._send is not None and self._sent_after < number <= self._cursor",
+        "return True",
+        "tests/delivery/test_stream.py::test_an_acknowledgement_may_be_of_what_was_sent_since_the_receiver_came",
+    ),
+    Defect(
+        "delivery/driver.py", "self.first_number = max(self.first_number, stream.counted)", "pass",
+        ROLLBACK + "the_numbers_of_a_cancelled_subscription_are_not_given_again",
+    ),
+    Defect(
+        "delivery/received.py", "self.taken[row.life] = self.committed[row.life] = row.number",
+        "self.taken[row.life] = row.number",
+        "tests/delivery/test_received.py::test_what_was_committed_is_known_after_a_restart",
+    ),
+    Defect(
+        "delivery/received.py", "self._forget(min(place - LIVES_KEPT, before - 1))",
+        "self._forget(place - LIVES_KEPT)",
+        "tests/delivery/test_received.py::test_the_life_that_was_committed_before_the_last_one_stays",
+    ),
+    Defect(
         "delivery/queues.py", "or not is_durable_name(name):", "or not name:",
         ROLLBACK + "only_durable_subscriptions_of_clients_are_returned",
     ),

@@ -550,6 +550,45 @@ def test_a_rollback_is_announced_once_with_the_number_of_events_that_are_missing
     run(scenario())
 
 
+def test_what_is_taken_and_not_on_disk_is_not_confirmed(tmp_path: Path) -> None:
+    """A plain event: after a crash the neighbour holds less than it said, and that is no restored past."""
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2, first.up() as b1:
+            await linked(b1, "B2")
+            stream = b1.driver.stream("B2")
+            async with await connect(second.url, "bob") as bob:
+                plain = await bob.subscribe("TRUE")
+                await publish(first, range(3))
+                await until(lambda: stream.counted > b1.driver.history.first_number + 2 and not stream.waiting_bytes)
+                assert b1.driver.confirmations("B2").numbers == {} != b2.driver.arrivals("B1").taken
+                plain.done()
+                await bob.subscribe("TRUE", durable="all")
+                await publish(first, range(3))
+                await until(lambda: bool(b1.driver.confirmations("B2").numbers))
+
+    run(scenario())
+
+
+def test_the_numbers_of_a_cancelled_subscription_are_not_given_again(tmp_path: Path) -> None:
+    """A late acknowledgement of the one before would drop events of the one that has its name now."""
+    place = Place(tmp_path / "b1", "B1")
+
+    async def scenario() -> None:
+        async with place.up() as node, await connect(place.url, "bob") as bob:
+            kept = await bob.subscribe("TRUE", durable="all")
+            await publish(place, range(3))
+            (queue,) = node.queues
+            last = queue.stream.counted
+            await bob.unsubscribe(kept)
+            await bob.subscribe("TRUE", durable="all")
+            (again,) = node.queues
+            assert again is not queue and again.stream.counted == last > node.driver.history.first_number
+
+    run(scenario())
+
+
 def test_kills_under_plain_load_are_no_rollback(tmp_path: Path) -> None:
     """Plain events are acknowledged without being on disk: after kill -9 less is held than was said."""
     brokers = chain(tmp_path, ("B1", "B2"), 'routing = "subscriptions"')
@@ -559,7 +598,7 @@ def test_kills_under_plain_load_are_no_rollback(tmp_path: Path) -> None:
         async with await connect(second.url, "bob") as bob, await connect(first.url, "pub") as pub:
             await bob.subscribe("TRUE")
             for _ in range(10 if is_soak() else 1):
-                for victim in brokers:
+                for victim in brokers if is_soak() else brokers[1:]:
                     futures = [await pub.post({"price": 1.0, "number": each}) for each in range(300)]
                     await asyncio.wait(futures[:200])
                     victim.kill()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -48,6 +48,7 @@ from thatch.protocol.versions import LIFE
 from thatch.protocol.wire import Resume
 
 log = logging.getLogger("thatch.node")
+GAPS_OF_PEER_MAX, GAPS_MAX = 64, 100_000  # intervals that are kept, of a peer and side, and in all
 DISK_FULL = "the disk of broker {} is full: events that a durable subscription wants are refused until there is room"
 
 
@@ -98,10 +99,15 @@ class Driver:
         self.streams: dict[str, Stream] = {}  # to neighbours
         self.history = History(journal.lives())
         self.neighbours = {row.name: row for row in journal.neighbours()}
-        self.gaps = journal.gaps()
+        self.gaps = sorted(journal.gaps(), key=lambda row: row.until)
+        self.gaps_dropped = 0  # since the start, to make room for later ones
+        self._gap_counts = Counter((each.peer, each.side) for each in self.gaps)
         self._announced = {(each.peer, each.side, each.since, each.until) for each in self.gaps}
         self._arrivals = _by_neighbour(journal.received(), lambda peer, rows: Arrivals(peer, journal, rows))
-        self._confirmations = _by_neighbour(journal.confirmed(), lambda peer, rows: Confirmations(peer, journal, rows))
+        ordinal = self.history.ordinal
+        self._confirmations = _by_neighbour(
+            journal.confirmed(), lambda peer, rows: Confirmations(peer, journal, rows, ordinal)
+        )
         self.first_number = self.history.first_number  # what the numbers of a new stream follow
         self.refused_for_space = 0
         self.refusals, self.refused_by = Refusals(), Refusals()
@@ -138,7 +144,6 @@ class Driver:
         """The stream of a link that never came about, unless it keeps something."""
         stream = self.streams.get(link)
         if stream is not None and not stream.on_disk.count and not stream.waiting_bytes:
-            self.retire(stream)
             self.retire(stream)
             del self.streams[link]
 
@@ -284,7 +289,8 @@ class Driver:
         """What a neighbour has on its disk."""
         found = self._confirmations.get(link)
         if found is None:
-            found = self._confirmations[link] = Confirmations(PeerKey(NEIGHBOUR, link), self.journal, ())
+            peer = PeerKey(NEIGHBOUR, link)
+            found = self._confirmations[link] = Confirmations(peer, self.journal, (), self.history.ordinal)
         return found
 
     def announce_gap(self, peer: PeerKey, side: str, since: float, until: float, count: int | None) -> None:
@@ -293,14 +299,30 @@ class Driver:
         if (peer, side, since, until) in self._announced:
             return
         self._announced.add((peer, side, since, until))
-        row = GapRow(len(self.gaps) + 1, peer, side, since, until, count)
+        row = GapRow(self._place_of_gap(peer, side), peer, side, since, until, count)
         self.gaps.append(row)
+        self._gap_counts[peer, side] += 1
         self.journal.put_gap(row)
         number = "an unknown number" if count is None else f"{count:,}"
         log.warning(
             "%s %s, %s: events that were acknowledged from %s to %s may be missing, %s of them",
             peer.kind, peer.name, side, _date(since), _date(until), number,
         )  # fmt: skip
+
+    def _place_of_gap(self, peer: PeerKey, side: str) -> int:
+        """For one more interval: a new place, or that of the oldest one, which goes. A neighbour may say of itself as
+        often as it likes that its store began in the past."""
+        if self._gap_counts[peer, side] >= GAPS_OF_PEER_MAX:
+            oldest = next(each for each in self.gaps if (each.peer, each.side) == (peer, side))
+        elif len(self.gaps) >= GAPS_MAX:
+            oldest = self.gaps[0]
+        else:
+            return len(self.gaps) + 1
+        self.gaps.remove(oldest)
+        self.gaps_dropped += 1
+        self._gap_counts[oldest.peer, oldest.side] -= 1
+        self._announced.discard((oldest.peer, oldest.side, oldest.since, oldest.until))
+        return oldest.place
 
     def note_rollback(self, message: Resume) -> None:
         """A neighbour has shown that this store is an old copy."""

@@ -152,6 +152,9 @@ class Journal(Protocol):
     def note_confirmed(self, row: ConfirmedRow) -> None:
         """What went to a neighbour up to this number is on its disk."""
 
+    def drop_confirmed(self, peer: PeerKey, life: str) -> None:
+        """What a neighbour has of a life is no longer asked for."""
+
     def put_neighbour(self, row: NeighbourRow) -> None:
         """What is known of a neighbour, in place of what was known."""
 

@@ -6,12 +6,12 @@ crash less has been taken than was said, but never less committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from thatch.delivery.journal import ConfirmedRow, Journal, ReceivedRow
 from thatch.protocol.records import PeerKey
 
-LIVES_KEPT = 64  # of a neighbour's store
+LIVES_KEPT = 64  # of a neighbour's store, and of this one
 
 
 class Arrivals:
@@ -35,14 +35,19 @@ class Arrivals:
         """Taken up to this number."""
         if life not in self.taken:
             self._places[life] = max(self._places.values(), default=0) + 1
+            plain = [each for each in self.taken if each not in self.committed]
+            if len(plain) >= LIVES_KEPT:
+                del self.taken[plain[0]], self._places[plain[0]]
         self.taken[life] = number
 
     def commit(self, life: str) -> None:
-        """What was taken of a life is to be on disk."""
+        """What was taken of a life is to be on disk. The life that was committed before it stays, however long ago it
+        was: the neighbour may not hear of this one, and then asks after that one."""
         number, place = self.taken[life], self._places[life]
         self._journal.note_received(ReceivedRow(self._peer, life, number, place))
         if life not in self.committed and len(self.taken) > LIVES_KEPT:
-            self._forget(place - LIVES_KEPT)
+            before = max((self._places[each] for each in self.committed), default=place)
+            self._forget(min(place - LIVES_KEPT, before - 1))
         self.committed[life] = number
 
     def _forget(self, place: int) -> None:
@@ -55,8 +60,11 @@ class Arrivals:
 class Confirmations:
     """What one neighbour has said that it holds on its disk."""
 
-    def __init__(self, peer: PeerKey, journal: Journal, rows: Iterable[ConfirmedRow]) -> None:
-        self._peer, self._journal = peer, journal
+    def __init__(
+        self, peer: PeerKey, journal: Journal, rows: Iterable[ConfirmedRow], ordinal: Callable[[str], int]
+    ) -> None:
+        """`ordinal` of a life of this store."""
+        self._peer, self._journal, self._ordinal = peer, journal, ordinal
         self.numbers = {row.life: row.number for row in rows}  # by life of this store
 
     def lower(self, numbers: Mapping[str, int]) -> None:
@@ -70,3 +78,7 @@ class Confirmations:
         if number > self.numbers.get(life, 0):
             self.numbers[life] = number
             self._journal.note_confirmed(ConfirmedRow(self._peer, life, number))
+            if len(self.numbers) > LIVES_KEPT:
+                first = min(self.numbers, key=self._ordinal)
+                del self.numbers[first]
+                self._journal.drop_confirmed(self._peer, first)

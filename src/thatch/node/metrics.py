@@ -95,18 +95,24 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
         "Events lost to the limit of a durable subscription.",
         [({"queue": each.name}, each.stream.lost) for each in queues],
     )
-    yield from _families_of_gaps(node.driver.gaps)
+    yield from _families_of_gaps(node.driver.gaps, node.driver.gaps_dropped)
     yield "store_full", "gauge", "Whether the disk is full.", [({}, float(store.is_full))]
     yield "store_commits_total", "counter", "Transactions.", [({}, store.commits)]
     yield "store_failures_total", "counter", "Transactions that failed and are tried again.", [({}, store.failures)]
 
 
-def _families_of_gaps(gaps: Sequence[GapRow]) -> Iterator[tuple[str, str, str, list[Sample]]]:
+def _families_of_gaps(gaps: Sequence[GapRow], dropped: int) -> Iterator[tuple[str, str, str, list[Sample]]]:
     yield (
         "rollbacks_total",
         "counter",
         "Stores that went back to the past: this one, and those of neighbours.",
         [({}, len({(each.since, each.until) for each in gaps}))],
+    )
+    yield (
+        "gaps_dropped_total",
+        "counter",
+        "Announced intervals that are no longer kept: later ones took their place.",
+        [({}, dropped)],
     )
     spans: dict[tuple[str, str], float] = {}
     for gap in gaps:

@@ -219,6 +219,9 @@ class Store:
         values = *schema.peer_row(row.peer), row.life, row.number
         self._write((schema.SET_CONFIRMED, (*values, schema.summed(*values))))
 
+    def drop_confirmed(self, peer: PeerKey, life: str) -> None:
+        self._write((schema.DROP_CONFIRMED, (*schema.peer_row(peer), life)))
+
     def put_neighbour(self, row: NeighbourRow) -> None:
         self._write((schema.PUT_NEIGHBOUR, (*row, schema.summed(*row))))
 

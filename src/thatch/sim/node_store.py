@@ -187,6 +187,9 @@ class SimulatedStore:
     def note_confirmed(self, row: ConfirmedRow) -> None:
         self._write(lambda disk: disk.confirmed.update({(row.peer, row.life): row}))
 
+    def drop_confirmed(self, peer: PeerKey, life: str) -> None:
+        self._write(lambda disk: disk.confirmed.pop((peer, life), None))
+
     def put_neighbour(self, row: NeighbourRow) -> None:
         self._write(lambda disk: disk.neighbours.update({row.name: row}))
 
