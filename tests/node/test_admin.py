@@ -175,7 +175,7 @@ def test_backup_and_restore(broker: BrokerProcess, capsys: pytest.CaptureFixture
             numbers: list[int] = []
             try:
                 while True:
-                    numbers.append((await queue.next(0.5)).event["number"])
+                    numbers.append((await queue.next(10.0 if len(numbers) < 50 else 0.2)).event["number"])
             except TimeoutError:
                 return numbers
 

@@ -521,6 +521,7 @@ def test_strangers_in_a_store_of_version_2_do_not_come_along(tmp_path: Path) -> 
     store.stop()
 
 
+@pytest.mark.soak("0")
 @pytest.mark.parametrize("kept", [0, 10])
 def test_a_rollback_is_announced_once_with_the_number_of_events_that_are_missing(kept: int, tmp_path: Path) -> None:
     first, second = pair(tmp_path)
