@@ -281,7 +281,7 @@ DEFECTS = [
     ),
     Defect(
         "delivery/doors.py", "if was_met or self.is_expected(message.name):", "if self.is_expected(message.name):",
-        "tests/node/test_node_names.py::test_a_peer_cannot_have_a_name_of_the_nodes_own",
+        "tests/delivery/test_doors.py::test_a_client_cannot_have_the_name_of_a_neighbour",
     ),
     Defect(
         "delivery/doors.py", "if not self.is_expected(name):", "if False:",

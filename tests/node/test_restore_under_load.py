@@ -18,7 +18,7 @@ from thatch.client.subscription import AsyncSubscription
 from thatch.node.asking import Backup, ask, socket_beside
 from thatch.node.backup import restore
 
-RESTORES = 20 if is_soak() else 1
+RESTORES = 20 if is_soak() else 2
 RESTARTS = 2 if is_soak() else 1  # at most, between a backup and its restore
 AGREE_SECONDS = 10.0
 LONGER_SECONDS = 5.0  # an interval may be, than it has to be
