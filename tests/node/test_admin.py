@@ -19,7 +19,7 @@ from helpers.raw_peers import run, running
 from thatch.cli.main import main
 from thatch.client.client import connect
 from thatch.node.admin import SERVED_MAX, bound
-from thatch.node.asking import REQUEST_BYTES_MAX, socket_beside
+from thatch.node.asking import REQUEST_BYTES_MAX, send, socket_beside
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def asked(path: Path, data: bytes) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(20)
         connection.connect(str(path))
-        connection.sendall(data)
+        send(connection, data)
         with connection.makefile("rb") as lines:
             answer: dict[str, Any] = json.loads(lines.readline())
             return answer
@@ -143,7 +143,20 @@ def test_requests_are_bounded(broker: BrokerProcess, capsys: pytest.CaptureFixtu
     assert asked(path, b'{"command": "status"}\n')["code"] == "later"
     for each in idle:
         each.close()
+    for _ in range(100):  # until it has noticed that they are gone
+        if asked(path, b'{"command": "status"}\n').get("code") != "later":
+            break
     assert said(capsys, "status", "--socket", str(path))["ready"]
+
+
+def test_an_answer_before_the_request_is_read_is_an_answer() -> None:
+    """A broker that is busy hangs up at once, so that the request cannot be sent any more."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours:
+        theirs.sendall(b"busy\n")
+        theirs.close()
+        send(ours, b"{}\n")
+        assert ours.recv(100) == b"busy\n"
 
 
 def test_a_file_that_cannot_be_a_backup_is_refused(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
