@@ -219,9 +219,9 @@ def test_no_common_version_is_refused_by_name(tmp_path: Path) -> None:
                 is_client = path == "connect"
                 name = "ann" if is_client else "B9"
                 async with dialling(f"ws://127.0.0.1:{port}/{path}", False) as double:
-                    await double.say(["Hello", name, SESSION, SPACE, is_client, 5, [], False, "", 6])
+                    await double.say(["Hello", name, SESSION, SPACE, is_client, 6, [], False, "", 7])
                     refused = await double.read("Refused")
-                    assert refused[3] == f"'{name}' speaks versions 5 to 6 of the protocol, this side 2 to 4"
+                    assert refused[3] == f"'{name}' speaks versions 6 to 7 of the protocol, this side 2 to 5"
                     assert refused[5] == "version" and await double.closed() == 1008
 
     run(scenario())

@@ -18,7 +18,7 @@ import msgspec
 
 from thatch.errors import PeerError
 
-VERSION_MIN, VERSION_MAX = 2, 4
+VERSION_MIN, VERSION_MAX = 2, 5
 RIGID = 2  # the last version whose readers refuse what they do not know
 KEYED_DIGESTS = 4  # the first version whose digests have a key
 SUBPROTOCOL = "thatch"  # of the WebSocket: both sides read what has grown
