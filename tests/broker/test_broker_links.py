@@ -246,10 +246,10 @@ def test_a_link_to_oneself_is_refused() -> None:
     ("hello", "reason"),
     [
         (Hello("B2", 7, Space.parse("y int").to_json()), "'B2' uses another space: y int; this broker uses x int"),
-        (Hello("B2", 7, SPACE.to_json(), version=1), "'B2' speaks version 1 of the protocol, this side 2 to 4"),
+        (Hello("B2", 7, SPACE.to_json(), version=1), "'B2' speaks version 1 of the protocol, this side 2 to 5"),
         (
-            Hello("B2", 7, SPACE.to_json(), version=5, version_max=9),
-            "'B2' speaks versions 5 to 9 of the protocol, this side 2 to 4",
+            Hello("B2", 7, SPACE.to_json(), version=6, version_max=9),
+            "'B2' speaks versions 6 to 9 of the protocol, this side 2 to 5",
         ),
         (Hello("B3", 7, SPACE.to_json()), "link 'B2': the peer calls itself 'B3'"),
         (
