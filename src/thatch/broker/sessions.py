@@ -11,12 +11,12 @@ from thatch.broker.link import Link
 from thatch.broker.link_states import LinkAction, LinkInput
 from thatch.broker.resync import Resync
 from thatch.broker.settling import Settling
-from thatch.errors import CallerError, PeerError, SpaceError
+from thatch.errors import CallerError, PeerError, SpaceError, shown
 from thatch.protocol.ids import check_link_name, check_name
 from thatch.protocol.kinds import KINDS
 from thatch.protocol.messages import Hello, LinkDown, LinkUp, Refused
 from thatch.protocol.records import CLIENT, DURABLE_QUEUE, NEIGHBOUR, Drop, LinkKey, LinkRecord, PeerKey
-from thatch.protocol.versions import VERSION_MAX, Announced
+from thatch.protocol.versions import ROUTING, VERSION_MAX, Announced
 from thatch.space.space import Space
 
 
@@ -106,6 +106,7 @@ class Sessions:
             raise PeerError(f"link {name!r}: the peer says that it is {kinds[0]}, and not {kinds[1]}")
         for each in message.members:
             _check_member(each)
+        self._check_routing(message)
         announced = KINDS.agreed(message)
         try:
             own, space = self._growth.space, self._growth.read(message.space)
@@ -114,6 +115,16 @@ class Sessions:
         if not own.extends(space) and (link.is_client or not space.extends(own)):
             raise PeerError(f"{name!r} uses another space: {space}; this broker uses {own}", code="space")
         return space, announced
+
+    def _check_routing(self, message: Hello) -> None:
+        """A neighbour that routes otherwise would settle everything, and send nothing. An old one does not say how it
+        routes."""
+        own, theirs = self._forwarding.settings.routing, message.capabilities.get(ROUTING, "")
+        if not message.is_client and theirs not in ("", own):
+            raise PeerError(
+                f"{message.name!r} routes by {shown(theirs)}, this broker by {own!r}: set the same routing at both",
+                code="routing",
+            )
 
     def _closes_cycle(self, message: Hello, link: Link) -> bool:
         """A broker on both sides of a link closes a cycle. Of the two links the younger one goes, and is forgotten.
@@ -164,6 +175,7 @@ class Sessions:
             partition=self._partition(),
             version_max=VERSION_MAX,
             members_version=self._members_version(link),
+            capabilities={} if link.is_client else {ROUTING: self._forwarding.settings.routing},
         )
         link.note_greeting(hello)
         self._handling.send(link.name, hello)

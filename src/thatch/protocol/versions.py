@@ -27,6 +27,7 @@ SUBPROTOCOL = "thatch"  # of the WebSocket: both sides read what has grown
 DIGEST = "digest"  # how a client compares digests; by any other method than ours, "none" say, it cannot
 BLAKE2B = "blake2b"
 NAMED_KINDS = "kinds"  # tags that it understands beyond those of its version
+ROUTING = "routing"  # between nodes: how subscriptions travel, on which both sides of a link must agree
 LIFE = "life"  # of the store of a node: a client acknowledges events of this session with it
 
 

@@ -8,6 +8,7 @@ In reading order:
     topology      overlays: those of the papers, and random trees
     script        what happens in a random run, drawn from a seed
     oracle        who must get an event, by brute force
+    agreement     brokers that differ in what they must agree on, or need not
     run           run a script and check every promise; the shortest prefix that fails
     node_store    a store whose commits come late, or never
     node_pipe     a connection between two ends

@@ -15,6 +15,7 @@ from thatch.broker.cells import Cells
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.protocol.messages import Deliver, Extend, Publish, Reject
 from thatch.region.region import Region
+from thatch.sim.agreement import EXPECTED, Agreement, with_own_cells
 from thatch.sim.network import Clauses, Network, Observer, Wire
 from thatch.sim.oracle import Expected, Failed, Interest, Oracle
 from thatch.sim.script import GROWN, SPACE, Script
@@ -106,7 +107,7 @@ class Run(Observer):
             script.events_first,
         )  # fmt: skip
         self.grown_space = self.network.clauses.read_space(Space.parse(GROWN).to_json())
-        self.oracle = Oracle()
+        self.oracle, self.agreement = Oracle(), Agreement(self.network)
         self.people = {name: Person(name, home) for name, home in script.homes.items()}
         self.links = list(script.links)  # of the overlay, as it is to be
         self.is_void = self.is_grown = False
@@ -117,13 +118,16 @@ class Run(Observer):
     def _build(self) -> None:
         network = self.network
         for name in dict.fromkeys(name for link in self.links for name in link):
-            network.add_broker(name, self.settings)
+            network.add_broker(name, self._settings_of(name))
         for link, latency in zip(self.links, self.script.latencies, strict=True):
             network.join(*link, latency, self.script.bandwidth)
         for person in self.people.values():
             network.add_client(person.name)
             network.join(person.home, person.name, 0.0005)
         network.run()
+
+    def _settings_of(self, name: str) -> Settings:
+        return with_own_cells(self.settings, self.script.seed, name)
 
     def all(self) -> Observed:
         spent = 0.0  # at rest, beyond what the script knows of
@@ -316,9 +320,12 @@ class Run(Observer):
 
     def _join(self, neighbour: str, name: str) -> None:
         if neighbour in self.network.nodes and name not in self.network.nodes:
-            self.network.add_broker(name, self.settings)
+            self.network.add_broker(name, self._settings_of(name))
             self.links.append((neighbour, name))
             self.network.join(neighbour, name, 0.002, self.script.bandwidth)
+
+    def _stranger(self, neighbour: str, routing: Any) -> None:
+        self.agreement.add_stranger(neighbour, Settings(routing))
 
     def _leave(self, name: str) -> None:
         links = [link for link in self.links if name in link]
@@ -417,7 +424,7 @@ class Run(Observer):
 
     def _check_rest(self) -> None:
         network = self.network
-        strange = [each for each in network.hang_ups if "would close a cycle" not in each]
+        strange = [each for each in network.hang_ups if not any(why in each for why in EXPECTED)]
         if strange:
             raise Failed(strange[0])
         if network.copies:

@@ -113,6 +113,7 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Script:
         now += 5.0
         made.append(Step(now, "rest", tuple(event(rng, drawer.grown) for _ in range(6))))
         now += 5.0
+    made += _strangers(seed, brokers, routing, now)
     return Script(
         seed, links, tuple(rng.choice((0.0005, 0.002, 0.02)) for _ in links), rng.choice((None, 1e5, 2e4, 2e4)), homes,
         publishers, routing,
@@ -120,6 +121,15 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Script:
         through_codec=rng.random() < 0.15, events_first=seed % 2 == 1,
         steps=tuple(sorted(made, key=lambda step: step.at)),
     )  # fmt: skip
+
+
+def _strangers(seed: int, brokers: list[str], routing: str, end: float) -> list[Step]:
+    """Brokers that route otherwise, and come to one of these. Drawn apart: the other steps stay as they are."""
+    rng = random.Random(f"strangers {seed}")
+    if rng.random() < 0.8:
+        return []
+    others = [each for each in ("advertisements", "subscriptions", "events") if each != routing]
+    return [Step(rng.random() * end, "stranger", (rng.choice(brokers), rng.choice(others)))]
 
 
 @cache
