@@ -54,6 +54,7 @@ DISK_FULL = "the disk of broker {} is full: events that a durable subscription w
 
 R = TypeVar("R", ReceivedRow, ConfirmedRow)
 T = TypeVar("T")
+Sending = tuple[list[bytes], list[bytes]]  # events as they go to a neighbour now, and as they are kept for it
 
 
 class Outcome(Enum):
@@ -226,11 +227,11 @@ class Driver:
             effects = [self.broker.handle(messages[0], link, now)]
         else:
             effects = self.broker.handle(messages, link, now)
-        sending: dict[str, list[bytes]] = {}
+        sending: dict[str, Sending] = {}
         errors: list[Exception] = []
         outcomes = [self._route(each, sending, errors) for each in effects]
-        for name, events in sending.items():
-            self.stream(name).append_all(events, self.broker.links[name].is_durable, self.clock())
+        for name, (events, bare) in sending.items():
+            self.stream(name).append_all(events, self.broker.links[name].is_durable, self.clock(), bare)
         for error in errors[1:]:
             log.error("an event of %s failed", link, exc_info=error)
         if errors:
@@ -238,7 +239,7 @@ class Driver:
         return outcomes
 
     def _route(
-        self, effects: Sequence[Effect | Exception], sending: dict[str, list[bytes]], errors: list[Exception]
+        self, effects: Sequence[Effect | Exception], sending: dict[str, Sending], errors: list[Exception]
     ) -> Outcome:
         """The effects of one event. What goes to neighbours is put into `sending`, its error into `errors`."""
         if not effects:
@@ -247,18 +248,22 @@ class Driver:
             self.refused_for_space += 1
             return Outcome.REFUSED
         outcome, links = Outcome.ROUTED, self.broker.links
-        encoded, body = b"", None  # the last event that was encoded: most often all effects have the same
+        encoded, bare, body = b"", b"", None  # the last event that was encoded: most often all effects have the same
         for effect in effects:
             if type(effect) is Send or type(effect) is Deliver:
-                event = effect.message if type(effect) is Send else effect.event  # type: ignore[union-attr]
+                event: Publish = effect.message if type(effect) is Send else effect.event  # type: ignore
                 if event is not body:
                     encoded, body = encode(event), event
+                    # A partition may be another one when an event is sent again: what is kept has no number of a cell.
+                    bare = encoded if event.cell < 0 else encode(msgspec.structs.replace(event, cell=-1))
                 if links[effect.link].is_durable:
                     outcome = Outcome.KEPT
             if type(effect) is Send:
-                sending.setdefault(effect.link, []).append(encoded)
+                events, kept = sending.setdefault(effect.link, ([], []))
+                events.append(encoded)
+                kept.append(bare)
             elif type(effect) is Deliver:
-                self._deliver(effect, encoded)
+                self._deliver(effect, bare)
             elif type(effect) is Reject:
                 self._reject(effect)
             elif isinstance(effect, Exception):

@@ -123,20 +123,22 @@ class Stream:
         memory = self._memory_sent or self._memory_waiting
         return min(self.on_disk.first if self.on_disk.count else self.counted, memory[0][0] if memory else self.counted)
 
-    def append(self, event: bytes, kept: bool, now: float) -> int:
-        """Keep an event, on disk if `kept`, and send it if the receiver is there and keeps up."""
+    def append(self, event: bytes, kept: bool, now: float, bare: bytes | None = None) -> int:
+        """Keep an event, on disk if `kept`, and send it if the receiver is there and keeps up. `bare`: the event as it
+        is kept, if that is not as it is sent now."""
+        stored = event if bare is None else bare
         number = self.counted = self.counted + 1
         is_next = self._send is not None and not self._is_behind and self._cursor >= self._last
         self._last = number
         if kept:
-            self._journal.append(self.peer, number, now, event)
-            self.on_disk.add(number, len(event), now)
+            self._journal.append(self.peer, number, now, stored)
+            self.on_disk.add(number, len(stored), now)
             if self.on_disk.bytes > self.limits.bytes_max:
                 self._drop_too_much()
         goes = is_next and self._under_way_bytes < self.limits.unacknowledged_bytes_max
         if not kept:
-            (self._memory_sent if goes else self._memory_waiting).append((number, event))
-            self._memory_bytes += len(event)
+            (self._memory_sent if goes else self._memory_waiting).append((number, stored))
+            self._memory_bytes += len(stored)
             if self._memory_bytes > self.limits.memory_bytes_max:
                 self._forget_oldest()
         if goes:
@@ -145,19 +147,20 @@ class Stream:
             self._is_behind = True
         return number
 
-    def append_all(self, events: list[bytes], kept: bool, now: float) -> None:
+    def append_all(self, events: list[bytes], kept: bool, now: float, bare: list[bytes] | None = None) -> None:
         """`append` of each; at once, if they need no disk and the receiver keeps up."""
+        stored = events if bare is None else bare
         keeps_up = self._send is not None and not self._is_behind and self._cursor >= self._last
         if kept or not keeps_up or self._under_way_bytes >= self.limits.unacknowledged_bytes_max:
-            for event in events:
-                self.append(event, kept, now)
+            for event, each in zip(events, stored, strict=True):
+                self.append(event, kept, now, each)
             return
         assert self._send is not None
         numbers = range(self.counted + 1, self.counted + len(events) + 1)
         self.counted = numbers[-1]
         size = sum(map(len, events))
-        self._memory_sent.extend(zip(numbers, events, strict=True))
-        self._memory_bytes += size
+        self._memory_sent.extend(zip(numbers, stored, strict=True))
+        self._memory_bytes += sum(map(len, stored))
         if self._memory_bytes > self.limits.memory_bytes_max:
             self._forget_oldest()
         self._last = self._cursor = numbers[-1]

@@ -19,9 +19,16 @@ EXPECTED = ("would close a cycle", "set the same routing at both")  # reasons to
 def with_own_cells(settings: Settings, seed: int, name: str) -> Settings:
     """Now and then a broker has another partition than the others, or none."""
     rng = random.Random(f"cells {seed} {name}")
-    if settings.cells is None or rng.random() < 0.7:
+    if settings.cells is None or rng.random() < 0.6:
         return settings
     return replace(settings, cells=rng.choice((None, Cells(("y", "x"), bits=2), Cells(("x", "y"), bits=1))))
+
+
+def with_cells_of_period(settings: Settings, seed: int, period: int) -> Settings:
+    """What all brokers have that start in a period: another partition than in the one before, and none now and then."""
+    if settings.cells is None or (seed + period) % 5 == 4:
+        return replace(settings, cells=None)
+    return replace(settings, cells=Cells(("x", "y") if period % 2 else ("y", "x"), bits=2))
 
 
 class Agreement:

@@ -16,11 +16,14 @@ from typing import Any
 from thatch.broker import Settings
 from thatch.protocol.messages import Message, Publish, next_session
 from thatch.sim.agenda import Agenda
+from thatch.sim.agreement import with_cells_of_period
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import Program, ProgramObserver
 from thatch.sim.node_pipe import Pipe
 from thatch.sim.node_process import EPOCH, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
 from thatch.sim.node_store import Disk
+
+CELLS_SECONDS = 2.0  # in which brokers that start get one partition
 
 
 class NodeObserver(ProgramObserver):
@@ -41,7 +44,8 @@ class NodeObserver(ProgramObserver):
 
 class NodeNetwork:
     def __init__(self, clauses: Clauses, settings: Settings, seed: int, latency: float, observer: NodeObserver) -> None:
-        self.agenda, self.rng, self.clauses, self.settings = Agenda(), random.Random(seed), clauses, settings
+        self.agenda, self.rng, self.clauses = Agenda(), random.Random(seed), clauses
+        self._settings, self._seed = settings, seed
         self.latency, self.observer = latency, observer
         self.machines: dict[str, Machine] = {}  # by address
         self.programs: dict[str, Program] = {}
@@ -85,6 +89,10 @@ class NodeNetwork:
         if machine.process is None:
             machine.process = NodeProcess(machine, self)
             machine.process.start()
+
+    def settings_of(self, machine: Machine) -> Settings:
+        """Of a broker that starts now: operators change the partition into cells every few seconds."""
+        return with_cells_of_period(self._settings, self._seed, int(self.now // CELLS_SECONDS))
 
     def kill(self, machine: Machine, share: float) -> None:
         """`share`: how likely a commit that is under way still reaches the disk."""

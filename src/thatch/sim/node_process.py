@@ -73,7 +73,9 @@ class Surroundings(Protocol):
     agenda: Agenda
     rng: random.Random
     clauses: Clauses
-    settings: Settings
+
+    def settings_of(self, machine: Machine) -> Settings:
+        """Of a broker that starts now."""
 
     def dial(self, machine: Machine, name: str) -> None:
         """Connect a machine to a neighbour, if that is there."""
@@ -99,7 +101,7 @@ class NodeProcess:
         if store.space is None:
             store.set_space(clauses.space.to_json())
         meaning = clauses.compiled, clauses.read_space
-        broker = Broker.restored(machine.name, clauses.space, store.records(), around.settings, *meaning)
+        broker = Broker.restored(machine.name, clauses.space, store.records(), around.settings_of(machine), *meaning)
         self.gate = Gate()
         self.driver = Driver(broker, store, NEIGHBOUR_LIMITS, self.clock, self.gate.open, rng.randbytes)
         for link in broker.links.values():

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from thatch.broker import Policy, Settings
+from thatch.broker import Cells, Policy, Settings
 from thatch.delivery.history import KNOWN
 from thatch.delivery.journal import NeighbourRow
 from thatch.protocol import wire
@@ -61,7 +61,8 @@ def shortest_node_prefix(script: NodeScript) -> tuple[int, str]:
 class NodeRun(NodeObserver):
     def __init__(self, script: NodeScript, clauses: Clauses | None = None) -> None:
         self.script = script
-        settings = Settings(script.routing, Policy("exact"), holds_events=True)  # type: ignore[arg-type]
+        cells = Cells(("x", "y"), bits=2) if script.has_cells else None
+        settings = Settings(script.routing, Policy("exact"), cells=cells, holds_events=True)  # type: ignore[arg-type]
         self.network = NodeNetwork(clauses or clauses_of_scripts(), settings, script.seed, script.latency, self)
         self.oracle = NodeOracle(self._way, self._check_announced)
         self.done = Counter[str]()

@@ -27,6 +27,7 @@ class NodeScript:
     publishers: tuple[str, ...]
     routing: str
     steps: tuple[Step, ...]
+    has_cells: bool = False  # brokers have partitions into cells, and another one now and then when they start
 
     def prefix(self, steps: int) -> NodeScript:
         """The first steps, and then the rest that every run ends with."""
@@ -64,7 +65,7 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
     return NodeScript(
         seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
         publishers, rng.choice(("advertisements", "subscriptions")),
-        tuple(sorted(made, key=lambda step: step.at)),
+        tuple(sorted(made, key=lambda step: step.at)), seed % 2 == 1,
     )  # fmt: skip
 
 
