@@ -21,6 +21,7 @@ from thatch.protocol.messages import (
     Digest,
     Effect,
     Flush,
+    Flushed,
     Hello,
     LinkUp,
     Message,
@@ -45,10 +46,10 @@ SUBSCRIPTIONS, ADVERTISEMENTS = "subscriptions", "advertisements"
 EMPTY = ((0,), (0,))  # the digest of a broker that holds nothing
 
 
-def connected(client: ClientState, session: int = 5, hashes: Any = EMPTY) -> list[Message]:
+def connected(client: ClientState, session: int = 5, hashes: Any = EMPTY, version: int = 0) -> list[Message]:
     """The client is up at broker B1, whose session is 9 and which holds what the digest says. What it sends then."""
     client.connect("B1", session)
-    client.handle(Hello("B1", 9, SPACE.to_json()), "B1")
+    client.handle(Hello("B1", 9, SPACE.to_json(), version_max=version), "B1")
     return [send.message for send in client.handle(Digest(seq_of(9, 1), 1, *hashes), "B1")]
 
 
@@ -197,13 +198,41 @@ def test_settled_is_of_this_and_all_before_it_in_this_session() -> None:
 
 def test_a_flush_waits_for_its_own_answer() -> None:
     client = ClientState("ann", SPACE)
-    assert connected(client) and not client.is_flushed("B1")
-    client.handle(Settled(seq_of(5, 1)), "B1")
+    assert connected(client, version=5)
+    assert sent([*client.flush("B1"), *client.subscribe("B1", "s", "x < 5"), *client.flush("B1")]) == [
+        Flush(seq_of(5, 2)),
+        Subscribe(seq_of(5, 3), "s", "x < 5"),
+        Flush(seq_of(5, 4)),
+    ]
+    for answer in (Settled(seq_of(5, 4)), Flushed(seq_of(5, 2)), Flushed(seq_of(4, 4))):
+        client.handle(answer, "B1")
+        assert not client.is_flushed("B1")
+    client.handle(Flushed(seq_of(5, 4)), "B1")
     assert client.is_flushed("B1")
+
+
+def test_the_answer_of_an_older_broker_to_a_flush_is_settled() -> None:
+    client = ClientState("ann", SPACE)
+    connected(client, version=4)
     client.flush("B1")
+    client.handle(Settled(seq_of(5, 1)), "B1")
     assert not client.is_flushed("B1")
     client.handle(Settled(seq_of(5, 2)), "B1")
     assert client.is_flushed("B1")
+
+
+def test_a_flush_that_meets_a_cut_is_said_again_when_the_broker_knows_what_is_wanted() -> None:
+    client = ClientState("ann", SPACE)
+    connected(client, version=5)
+    client.flush("B1")
+    client.disconnect("B1")
+    client.handle(Flushed(seq_of(5, 2)), "B1")
+    assert not client.is_flushed("B1") and client.flush("B1") == []
+    assert [type(each) for each in connected(client, 6, version=5)] == [Synced, Flush]
+    client.handle(Flushed(seq_of(6, 2)), "B1")
+    assert client.is_flushed("B1")
+    client.disconnect("B1")
+    assert [type(each) for each in connected(client, 7, version=5)] == [Synced]
 
 
 def test_what_was_dropped_while_the_link_was_cut_settles_with_the_resynchronisation() -> None:

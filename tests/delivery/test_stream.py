@@ -130,3 +130,44 @@ def test_what_is_too_much_goes_and_is_counted(tmp_path: Path) -> None:
     stream.expire(111.0)
     assert not stream.on_disk.count
     store.stop()
+
+
+def test_a_call_behind_what_was_appended_waits_until_that_is_sent(tmp_path: Path) -> None:
+    """T1.1: behind a backlog in memory and on disk; what comes later is not waited for."""
+    store = Store(tmp_path / "s", "B1")
+    calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
+    store.start(lambda *call: calls.put(call), lambda _: None)
+    limits = Limits(bytes_max=2**20, seconds_max=1e9, memory_bytes_max=2**20, unacknowledged_bytes_max=20)
+    stream = Stream(QUEUE, store, limits, FIRST)
+    receiver, said = Receiver(stream, calls, random.Random(1)), list[int]()
+    stream.call_behind(lambda: said.append(-1))
+    stream.attach(receiver.send, FIRST)
+    stream.call_behind(lambda: said.append(0))
+    assert said == [0], "nobody was there, and then nothing waited"
+    for at in range(20):
+        stream.append(b"0123456789", kept=at % 2 == 0, now=time.time())
+    stream.call_behind(lambda: said.append(len(receiver.got)))
+    stream.append_all([b"0123456789"] * 20, kept=False, now=0.0)
+    end = time.monotonic() + 10
+    while len(receiver.got) < 40 and time.monotonic() < end:
+        assert said == [0] if len(receiver.got) < 20 else said[0] == 0
+        receiver.run_calls()
+        receiver.acknowledge(receiver.got[-1][0])
+    assert said == [0, 20] or said == [0, 21]
+    stream.append(b"0123456789", kept=False, now=0.0)
+    store.stop()
+
+
+def test_a_call_behind_what_was_appended_is_not_made_for_a_receiver_that_comes_later(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", "B1")
+    store.start(lambda *_: None, lambda _: None)
+    limits = Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=10)
+    stream, said = Stream(QUEUE, store, limits, FIRST), list[int]()
+    stream.attach(lambda numbers, events: None, FIRST)
+    stream.append_all([b"0123456789"], kept=False, now=0.0)
+    stream.append_all([b"0123456789"], kept=False, now=0.0)
+    stream.call_behind(lambda: said.append(1))
+    stream.detach()
+    stream.attach(lambda numbers, events: None, FIRST + 2)
+    assert said == []
+    store.stop()

@@ -57,18 +57,21 @@ class Bench:
         self.counts[link] += 1
         return self.handle(kind(seq_of(SESSION, self.counts[link]), *fields), link)
 
-    def client(self, name: str) -> Bench:
+    def client(self, name: str, version: int = 0) -> Bench:
+        """`version`: the highest that it speaks; 0: the lowest that there is, alone."""
         self.counts[name] = 0
         self.handle(LinkUp(1, is_client=True), name)
-        self.handle(Hello(name, SESSION, self.broker.space.to_json(), is_client=True), name)
+        self.handle(Hello(name, SESSION, self.broker.space.to_json(), is_client=True, version_max=version), name)
         return self
 
-    def neighbour(self, name: str, session: int = 1, space: Space | None = None, hashes: Any = NOTHING) -> list[Effect]:
+    def neighbour(
+        self, name: str, session: int = 1, space: Space | None = None, hashes: Any = NOTHING, version: int = 0
+    ) -> list[Effect]:
         """A broker that is connected, greets and says by its digest what it holds. The answer to that."""
         self.counts[name] = 0
         self.handle(LinkUp(session), name)
         text = (space or self.broker.space).to_json()
-        self.handle(Hello(name, SESSION, text, members=(name,)), name)
+        self.handle(Hello(name, SESSION, text, members=(name,), version_max=version), name)
         return self.says(name, Digest, len(hashes[0]), *hashes)
 
     def settles(self, link: str) -> list[Effect]:
@@ -76,8 +79,8 @@ class Bench:
         peer = self.broker.links[link]
         return self.handle(Settled(seq_of(peer.session, peer.sent_count)), link)
 
-    def settled_neighbour(self, name: str) -> Bench:
-        self.neighbour(name)
+    def settled_neighbour(self, name: str, version: int = 0) -> Bench:
+        self.neighbour(name, version=version)
         self.settles(name)
         return self
 

@@ -39,6 +39,7 @@ from thatch.protocol.records import (
 FORMATS = DATA / "formats"
 PINNED = dict(line.split() for line in (FORMATS / "messages-1.txt").read_text().splitlines())
 PINNED |= {"Returned": (FORMATS / "messages-4.txt").read_text().partition("Returned ")[2].split()[0]}
+PINNED |= dict(line.split() for line in (FORMATS / "messages-5.txt").read_text().splitlines() if line)
 SEQ = 7 << 32 | 1
 EVENT = m.Publish(
     "ann:1",
@@ -69,6 +70,7 @@ MESSAGES: dict[str, m.Message] = {
     "Hello": m.Hello("B1", 7, '{"attributes":[]}', False, 2, ("B1", "B2"), True, "abc"),
     "Accepted": m.Accepted(SEQ),
     "Settled": m.Settled(SEQ),
+    "F": m.Flushed(SEQ),
     "Refused": m.Refused(SEQ, "s", "no", "subscriptions"),
     "LinkUp": m.LinkUp(3, True, True),
     "LinkDown": m.LinkDown(True),

@@ -25,6 +25,7 @@ from thatch.protocol.messages import (
     Digest,
     Extend,
     Flush,
+    Flushed,
     Hello,
     LinkDown,
     LinkUp,
@@ -79,6 +80,7 @@ MESSAGES: dict[type[Message], tuple[st.SearchStrategy[Any], ...]] = {
     ),
     Accepted: (numbers,),
     Settled: (numbers,),
+    Flushed: (numbers,),
     Refused: (numbers, texts, texts, texts, texts),
 }
 messages = st.one_of([st.builds(kind, *fields) for kind, fields in MESSAGES.items()])
@@ -96,6 +98,7 @@ EXAMPLES: dict[type[Message], Message] = {
     Hello: Hello("B1", 1, SPACE.to_json(), False, 1, ("B1", "B2")),
     Accepted: Accepted(1),
     Settled: Settled(1),
+    Flushed: Flushed(1),
     Refused: Refused(1, "s", "because", "subscriptions"),
 }
 LATER: dict[str, Any] = {

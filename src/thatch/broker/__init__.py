@@ -17,6 +17,7 @@ In reading order:
     router        the way of events: what may be published, and where it goes
     handling      what the present message has brought about: effects and records
     settling      what waits for others to settle, and the answers to it
+    flushing      events that are on their way: when they have come, and the answers to `Flush`
     growth        the space, what clauses mean in it, and how it grows
     intake        subscriptions and advertisements come, change and leave
     resync        a peer says what it holds, and is sent what differs

@@ -11,6 +11,7 @@ Each kind of message is handled by one part of the broker:
     subscriptions, advertisements, leases   intake.py         a session begins and ends   sessions.py
     what a peer holds is compared           resync.py          a space grows               growth.py
     what has settled                        settling.py        an event                    router.py
+    what was on its way has come            flushing.py
 
 A wrong message of a client is refused before anything changes. A wrong message of a neighbour is its fault: it gets the
 reason, and the link is closed.
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast, overload
 
+from thatch.broker.flushing import Flushing
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.growth import Compile, Growth, ReadSpace
 from thatch.broker.handling import Handling
@@ -47,6 +49,7 @@ from thatch.protocol.messages import (
     Effect,
     Extend,
     Flush,
+    Flushed,
     Hello,
     LinkDown,
     LinkUp,
@@ -106,15 +109,16 @@ class Broker:
         self._links = forwarding.links
         self._router = Router(space, settings, forwarding)
         self._settling = Settling(forwarding, handling)
+        self._flushing = Flushing(forwarding, handling)
         self._growth = growth = Growth(self._router, forwarding, self._settling, handling, compile, read_space)
         self._intake = intake = Intake(name, forwarding, self._router, growth, handling)
         resync = Resync(name, forwarding, growth, intake, handling)
-        self._sessions = Sessions(name, forwarding, self._settling, growth, intake, resync, handling)
+        self._sessions = Sessions(name, forwarding, self._settling, self._flushing, growth, intake, resync, handling)
         self._handlers: dict[type, Callable[[Any, str], None]] = {
             Subscribe: intake.subscribe, Replace: intake.put, Advertise: intake.put,
             Unsubscribe: intake.unsubscribe, Unadvertise: intake.drop, Tick: intake.tick,
-            Flush: self._settling.flush, Settled: self._settling.settle, Extend: growth.extend,
-            Digest: resync.answer, Synced: resync.apply, Hello: self._sessions.hello,
+            Settled: self._settling.settle, Flush: self._flushing.flush, Flushed: self._flushing.note,
+            Extend: growth.extend, Digest: resync.answer, Synced: resync.apply, Hello: self._sessions.hello,
             LinkUp: self._sessions.link_up, LinkDown: self._sessions.link_down, Refused: self._sessions.refused,
             Persisted: handling.note_persisted, Retune: self._retune,
         }  # fmt: skip
@@ -187,6 +191,7 @@ class Broker:
         self._intake.send_updates()
         if numbered is not None:
             self._settling.wait(numbered.seq, link)
+        self._flushing.answer()
         self._settling.answer()
         self._growth.open_if_settled()
         return self._handling.take_effects()

@@ -3,9 +3,9 @@
 It keeps what it has sent each broker, and sends it again when a link returns and the broker's digest differs. Events
 are delivered at least once; each is handed on once, as long as it is among the last `remembered`.
 
-Moving loses nothing: subscribe at the new broker; when that has settled, flush the old one; when that has settled,
+Moving loses nothing: subscribe at the new broker; when that has settled, flush the old one; when that is answered,
 unsubscribe there. Without the flush, an event that was published before could still be on its way to the old broker and
-find no route. Events that come from both are handed on once.
+find no route. Events that come from both are handed on once. A flush that meets a lost connection is said again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from thatch.protocol.messages import (
     Deliver,
     Digest,
     Flush,
+    Flushed,
     Hello,
     Message,
     Publish,
@@ -38,7 +39,7 @@ from thatch.protocol.messages import (
     seq_of,
     session_of,
 )
-from thatch.protocol.versions import VERSION_MAX
+from thatch.protocol.versions import FLUSHES, VERSION_MAX, VERSION_MIN
 from thatch.space.space import Space
 
 REMEMBERED = 65_536
@@ -58,7 +59,9 @@ class Home:
     is_synced: bool = False
     count: int = 0
     settled: int = 0  # seq
-    flushed_at: int = 0  # seq
+    version: int = VERSION_MIN  # of the protocol that it speaks
+    is_flushing: bool = False  # asked to, and no answer has come
+    flushed_at: int = 0  # seq of the last flush in this session
     wheres: dict[Key, str] = field(default_factory=dict)
     expires: dict[Key, float] = field(default_factory=dict)
     changed_at: dict[Key, int] = field(default_factory=dict)  # seq of the last change of each not settled, in order
@@ -70,28 +73,38 @@ class Home:
     def connect(self, session: int) -> None:
         self.before.clear()
         self.session, self.is_up, self.is_synced, self.count, self.settled = session, True, False, 0, 0
-        self.peer_session = 0
+        self.peer_session = self.flushed_at = 0
 
     def disconnect(self) -> None:
         self.is_up = self.is_synced = False
 
-    def meet(self, session: int) -> None:
-        """The broker has greeted, in a session of its own."""
-        self.peer_session = session
+    def meet(self, session: int, version: int) -> None:
+        """The broker has greeted, in a session of its own, and speaks up to this version of the protocol."""
+        self.peer_session, self.version = session, version
 
     def sync(self) -> int:
         """All that differs is sent now. The seq of the message that does."""
         self.is_synced = True
         seq = self.next_seq()
         self.changed_at = dict.fromkeys([*self.changed_at, *self.wheres], seq)
-        self.flushed_at = seq
         return seq
+
+    def ask_to_flush(self) -> None:
+        """Now, or when all that differs has been sent."""
+        self.is_flushing = True
 
     def flush(self) -> int:
         self.flushed_at = self.next_seq()
         return self.flushed_at
 
+    def note_flushed(self, seq: int) -> None:
+        """The broker has answered a flush, and all before it."""
+        if self.is_flushing and self.is_synced and 0 < self.flushed_at <= seq:
+            self.is_flushing = False
+
     def settle(self, seq: int) -> None:
+        if self.version < FLUSHES:  # there is no other answer
+            self.note_flushed(seq)
         self.settled = max(self.settled, seq)
         while self.changed_at:
             first = next(iter(self.changed_at))
@@ -209,15 +222,17 @@ class ClientState:
         return f"{event_prefix(self.name)}{self._token}:{self._published}"
 
     def flush(self, broker: str) -> list[Send]:
-        """Before leaving a broker: when it has settled, whatever was on its way to us there has come."""
+        """Before leaving a broker: when it is answered, whatever was on its way to us there has come."""
         home = self.homes[broker]
+        home.ask_to_flush()
         if not home.is_synced:
-            return []  # `Synced` does it
+            return []  # sent after `Synced`
         return [Send(broker, Flush(home.flush()))]
 
     def is_flushed(self, broker: str) -> bool:
+        """Whether every flush has been answered."""
         home = self.homes[broker]
-        return home.is_synced and home.settled >= home.flushed_at
+        return home.is_synced and not home.is_flushing
 
     def is_settled(self, broker: str, table: str, id: str) -> bool:
         """Whether the last change of an id has settled."""
@@ -256,17 +271,19 @@ class ClientState:
     def handle(self, message: Message, broker: str) -> list[Send]:
         home = self.homes[broker]
         if isinstance(message, Hello) and home.is_up:
-            home.meet(message.session)
+            home.meet(message.session, max(message.version, message.version_max))
         elif isinstance(message, Digest) and session_of(message.seq) == home.peer_session and not home.is_synced:
             return self._sync(message, broker, home)
         elif isinstance(message, Settled) and session_of(message.seq) == home.session:
             home.settle(message.seq)
+        elif isinstance(message, Flushed) and session_of(message.seq) == home.session:
+            home.note_flushed(message.seq)
         elif isinstance(message, Accepted):
             home.before.pop(message.seq, None)
         elif isinstance(message, Refused):
             self.refusals.append(message)
             home.take_back(message)
-        elif not isinstance(message, Accepted | Settled | Hello | Digest):
+        elif not isinstance(message, Accepted | Settled | Flushed | Hello | Digest):
             raise CallerError(f"a client takes no {type(message).__name__}")
         return []
 
@@ -279,4 +296,5 @@ class ClientState:
         for table, theirs in zip((SUBSCRIPTIONS, ADVERTISEMENTS), hashed(message), strict=True):
             own = {key[1]: (where, home.expires.get(key)) for key, where in home.wheres.items() if key[0] == table}
             listings.append(differing(own, theirs, message.size, message.key))
-        return [Send(broker, Synced(home.sync(), message.size, *listings))]
+        sends = [Send(broker, Synced(home.sync(), message.size, *listings))]
+        return [*sends, Send(broker, Flush(home.flush()))] if home.is_flushing else sends

@@ -34,6 +34,7 @@ class Waiting:
 
     seq: int
     until: dict[str, int]  # link -> its `sent_total` then
+    is_held: bool = False  # something else has to come first
 
     def include(self, seq: int) -> None:
         """A later message waits for the same."""
@@ -43,7 +44,11 @@ class Waiting:
         """Whether all of it has settled by now."""
         for name in [name for name, total in self.until.items() if links[name].settled >= total]:
             del self.until[name]
-        return not self.until
+        return not self.until and not self.is_held
+
+    def release(self) -> None:
+        """What had to come first has come."""
+        self.is_held = False
 
     def forget(self, link: str) -> None:
         self.until.pop(link, None)
@@ -254,6 +259,12 @@ class Link:
             self.waiting[-1].include(seq)
         else:
             self.waiting.append(Waiting(seq, until))
+
+    def hold(self, seq: int) -> Waiting:
+        """A message from here, and all after it, settle when the caller releases it."""
+        waiting = Waiting(seq, {}, is_held=True)
+        self.waiting.append(waiting)
+        return waiting
 
     def stop_waiting_for(self, link: str) -> None:
         for waiting in self.waiting:

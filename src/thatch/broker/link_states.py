@@ -17,6 +17,7 @@ from thatch.protocol.messages import (
     Digest,
     Extend,
     Flush,
+    Flushed,
     Hello,
     LinkDown,
     LinkUp,
@@ -43,7 +44,7 @@ class LinkInput(Enum):
     HELLO = "Hello"
     DIGEST = "Digest"
     NUMBERED = "Subscribe, …"  # every other message with a sequence number
-    SETTLED = "Settled"
+    SETTLED = "Settled"  # and `Flushed`
     PUBLISH = "Publish"
     FAULT = "a fault"  # of the peer: a message that breaks a rule
 
@@ -94,7 +95,7 @@ STEPS: dict[LinkState, dict[LinkInput, LinkStep]] = {
 }
 INPUTS: dict[type, LinkInput] = {
     LinkUp: _I.LINK_UP, LinkDown: _I.LINK_DOWN, Hello: _I.HELLO, Digest: _I.DIGEST,
-    Settled: _I.SETTLED, Publish: _I.PUBLISH,
+    Settled: _I.SETTLED, Flushed: _I.SETTLED, Publish: _I.PUBLISH,
     **dict.fromkeys(
         (Subscribe, Replace, Unsubscribe, Advertise, Unadvertise, Extend, Synced, Flush), _I.NUMBERED
     ),

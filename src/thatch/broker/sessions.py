@@ -3,6 +3,7 @@ be taken is checked here. A broker on both sides of a link closes a cycle: the y
 
 from __future__ import annotations
 
+from thatch.broker.flushing import Flushing
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.growth import Growth
 from thatch.broker.handling import Handling
@@ -26,6 +27,7 @@ class Sessions:
         name: str,
         forwarding: Forwarding,
         settling: Settling,
+        flushing: Flushing,
         growth: Growth,
         intake: Intake,
         resync: Resync,
@@ -33,7 +35,7 @@ class Sessions:
     ) -> None:
         """`name`: of the broker."""
         self._name, self._forwarding, self._links = name, forwarding, forwarding.links
-        self._settling, self._growth, self._intake = settling, growth, intake
+        self._settling, self._flushing, self._growth, self._intake = settling, flushing, growth, intake
         self._resync, self._handling = resync, handling
 
     # --- Messages -----------------------------------------------------------------------------------------------------
@@ -148,6 +150,7 @@ class Sessions:
         self._intake.forget_link(name)
         self._handling.record(Drop(LinkKey(peer)))
         self._settling.forget(name)
+        self._flushing.forget(name)
         self._growth.forget_link(name)
         self._announce()
 

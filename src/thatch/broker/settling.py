@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.handling import Handling
-from thatch.protocol.messages import Flush, Message, Settled
+from thatch.protocol.messages import Message, Settled
 
 
 class Settling:
@@ -48,9 +48,6 @@ class Settling:
             link.stop_waiting_for(name)
 
     # --- Messages -----------------------------------------------------------------------------------------------------
-
-    def flush(self, message: Flush, link: str) -> None:
-        self.spread(link, Flush)
 
     def settle(self, message: Settled, link: str) -> None:
         self._links[link].settle(message.seq)

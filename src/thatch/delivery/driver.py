@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from thatch.protocol.messages import (
     OPERATOR,
     Deliver,
     Effect,
+    Flushed,
     Hello,
     LinkDown,
     LinkUp,
@@ -181,7 +183,11 @@ class Driver:
                 if isinstance(message, Hello) and self.broker.links[effect.link].is_client:
                     capabilities = message.capabilities | {LIFE: self.history.present.id}
                     message = msgspec.structs.replace(message, capabilities=capabilities)
-                self.endpoints[effect.link].send(message)
+                endpoint = self.endpoints[effect.link]
+                if isinstance(message, Flushed) and not self.broker.links[effect.link].is_client:
+                    self.stream(effect.link).call_behind(partial(endpoint.send, message))
+                else:
+                    endpoint.send(message)
 
     def _deliver(self, effect: Deliver, encoded: bytes) -> None:
         endpoint = self.endpoints.get(effect.link)

@@ -20,7 +20,7 @@ from thatch.delivery.stream import Send
 from thatch.errors import PeerError
 from thatch.protocol import wire
 from thatch.protocol.ids import SUBSCRIPTIONS, is_durable_name, is_of_broker, without_alias
-from thatch.protocol.messages import Message
+from thatch.protocol.messages import Flushed, Message
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 
 RETURNED_MAX = 1_000  # subscriptions in a message
@@ -136,8 +136,12 @@ class NeighbourSession:
         """Whether a subscription is of a durable client of this neighbour's own."""
         return is_of_broker(id, self.name) and is_durable_name(without_alias(id).split("/")[1])
 
-    def take(self, message: wire.Received | wire.Returned) -> None:
+    def take(self, message: wire.Received | wire.Returned | Flushed) -> None:
         driver = self._driver
+        if isinstance(message, Flushed):
+            if not self.waits_for_space:  # else it is asked for again, and comes behind what was refused
+                driver.take(message, self.name)
+            return
         if isinstance(message, wire.Returned):
             if not self._asks:
                 raise PeerError("returned interest that was not asked for")

@@ -95,6 +95,7 @@ class Stream:
         self._under_way: deque[tuple[int, int]] = deque()  # number, size: sent, not acknowledged
         self._under_way_bytes = 0
         self._attachments = 0  # so far: a page that comes for an earlier one is late
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()  # calls, and the number that goes before
 
     def set_limits(self, bytes_max: int, seconds_max: float) -> None:
         """Of what is on disk, from now on."""
@@ -168,6 +169,19 @@ class Stream:
         self._under_way_bytes += size
         self._send(numbers, events)
 
+    def call_behind(self, call: Callable[[], None]) -> None:
+        """Call when all that was appended before has been sent to the receiver; never, if it goes before that."""
+        if self._send is None:
+            return
+        if not self._is_behind and self._cursor >= self._last:
+            call()
+        else:
+            self._marks.append((self._last, call))
+
+    def _call_marks(self) -> None:
+        while self._marks and self._marks[0][0] <= self._cursor:
+            self._marks.popleft()[1]()
+
     def acknowledge(self, number: int) -> None:
         """The receiver holds what came up to this number."""
         for memory in (self._memory_sent, self._memory_waiting):
@@ -188,6 +202,7 @@ class Stream:
         self._sent_after = after
         self._under_way.clear()
         self._under_way_bytes = 0
+        self._marks.clear()
         self._is_behind, self._is_reading = True, False
         self._memory_waiting.extendleft(reversed(self._memory_sent))
         self._memory_sent.clear()
@@ -196,6 +211,7 @@ class Stream:
 
     def detach(self) -> None:
         self._send = None
+        self._marks.clear()
         self._attachments += 1
 
     def expire(self, now: float) -> int:
@@ -253,9 +269,12 @@ class Stream:
         self._is_reading = False
         is_end = is_whole and len(rows) < PAGE_COUNT
         through = last if is_end else rows[-1][0] if rows else self._cursor
-        if not self._pass_all(rows, through):
+        is_through = self._pass_all(rows, through)
+        if is_through:
+            self._cursor = max(self._cursor, through)
+        self._call_marks()
+        if not is_through:
             return  # goes on when acknowledgements come
-        self._cursor = max(self._cursor, through)
         if is_end and self._cursor >= self._last:
             self._is_behind = False
         elif rows or is_end:

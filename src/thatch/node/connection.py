@@ -24,7 +24,7 @@ from thatch.node.outgoing import SocketOutgoing
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.kinds import KINDS, Peer
-from thatch.protocol.messages import Extend, Hello, Message, Publish, Refused
+from thatch.protocol.messages import Extend, Flushed, Hello, Message, Publish, Refused
 from thatch.protocol.versions import SUBPROTOCOL
 
 log = logging.getLogger("thatch.node")
@@ -362,7 +362,7 @@ class NeighbourConnection(Connection):
             both = self._greeting.take(message)
             if both is not None:
                 self._judge(*both)
-        elif isinstance(message, wire.Received | wire.Returned):
+        elif isinstance(message, wire.Received | wire.Returned | Flushed):
             self._met().take(message)
         elif isinstance(message, wire.NodeMessage):
             raise PeerError(f"a neighbour takes no {type(message).__name__}")

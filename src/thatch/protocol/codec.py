@@ -22,6 +22,7 @@ from thatch.protocol.messages import (
     Digest,
     Extend,
     Flush,
+    Flushed,
     Hello,
     Message,
     Publish,
@@ -43,7 +44,7 @@ BYTES_MAX = LIMITS[VERSION_MIN].frame_bytes_max
 
 OnTheWire = (
     Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Digest | Synced | Flush | Publish
-    | Hello | Accepted | Settled | Refused
+    | Hello | Accepted | Settled | Flushed | Refused
 )  # fmt: skip
 
 

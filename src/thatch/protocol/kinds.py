@@ -18,7 +18,7 @@ from thatch.errors import PeerError
 from thatch.protocol import messages as m
 from thatch.protocol import wire as w
 from thatch.protocol.codec import rigid
-from thatch.protocol.versions import RIGID, VERSION_MAX, VERSION_MIN, Announced, agreed
+from thatch.protocol.versions import FLUSHES, RIGID, VERSION_MAX, VERSION_MIN, Announced, agreed
 
 # Tags of what never travels, or of kinds that are no more: no other kind takes them.
 RESERVED = frozenset({"LinkUp", "LinkDown", "Retune", "Tick", "Persisted", "?"})
@@ -126,6 +126,7 @@ KINDS = Kinds(
         Kind(m.Publish, (_CLIENT,)),
         Kind(m.Accepted, (_NODE,)),
         Kind(m.Settled, (_NODE, _NEIGHBOUR)),
+        Kind(m.Flushed, (_NODE, _NEIGHBOUR), FLUSHES, lambda flushed: m.Settled(flushed.seq)),
         Kind(m.Refused, (_CLIENT, _NODE, _NEIGHBOUR)),
         Kind(w.Event, (_NODE,)),
         Kind(w.DurableSubscribe, (_CLIENT,)),

@@ -137,7 +137,7 @@ class Synced(Sequenced, frozen=True, tag="Synced", array_like=True):
 
 
 class Flush(Sequenced, frozen=True, tag="Flush", array_like=True):
-    """Nothing to do: when it has settled, every event that was on its way when it was sent has arrived."""
+    """Every event that was on its way when this was sent is to arrive before the answer, which is `Flushed`."""
 
 
 class Publish(Message, frozen=True, tag="Publish", array_like=True):
@@ -178,6 +178,13 @@ class Accepted(Message, frozen=True, tag="Accepted", array_like=True):
 
 class Settled(Message, frozen=True, tag="Settled", array_like=True):
     """This and all before it have settled."""
+
+    seq: Number
+
+
+class Flushed(Message, frozen=True, tag="F", array_like=True):
+    """Every event that was on its way when this `Flush` was sent has arrived. It travels behind these events, and
+    behind every message that was said before it."""
 
     seq: Number
 

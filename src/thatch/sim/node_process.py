@@ -30,7 +30,18 @@ from thatch.errors import CallerError, PeerError
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.kinds import KINDS, Peer
-from thatch.protocol.messages import OPERATOR, Extend, Hello, LinkDown, Message, Publish, Refused, Sequenced, Tick
+from thatch.protocol.messages import (
+    OPERATOR,
+    Extend,
+    Flushed,
+    Hello,
+    LinkDown,
+    Message,
+    Publish,
+    Refused,
+    Sequenced,
+    Tick,
+)
 from thatch.sim.agenda import Agenda
 from thatch.sim.network import Clauses
 from thatch.sim.node_pipe import Pipe
@@ -454,7 +465,7 @@ class NeighbourEnd(NodeEnd):
             both = self._greeting.take(message)
             if both is not None:
                 self._judge(*both)
-        elif isinstance(message, wire.Received | wire.Returned):
+        elif isinstance(message, wire.Received | wire.Returned | Flushed):
             self._met().take(message)
         elif isinstance(message, wire.NodeMessage):
             raise PeerError(f"a neighbour takes no {type(message).__name__}")
