@@ -45,6 +45,7 @@ from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name
 from thatch.protocol.messages import (
     OPERATOR,
     Advertise,
+    Attached,
     Digest,
     Effect,
     Extend,
@@ -120,7 +121,7 @@ class Broker:
             Settled: self._settling.settle, Flush: self._flushing.flush, Flushed: self._flushing.note,
             Extend: growth.extend, Digest: resync.answer, Synced: resync.apply, Hello: self._sessions.hello,
             LinkUp: self._sessions.link_up, LinkDown: self._sessions.link_down, Refused: self._sessions.refused,
-            Persisted: handling.note_persisted, Retune: self._retune,
+            Persisted: handling.note_persisted, Retune: self._retune, Attached: self._sessions.attach,
         }  # fmt: skip
 
     @classmethod
@@ -174,7 +175,7 @@ class Broker:
             return self._handle_all(message, link, now)
         self._handling.begin(now)
         if link == OPERATOR:
-            if not isinstance(message, Extend | Tick | Persisted | Retune):
+            if not isinstance(message, Extend | Tick | Persisted | Retune | Attached):
                 raise CallerError(f"an operator has no {type(message).__name__}: it comes over a link")
         elif self._is_ignored(message, link):
             return []

@@ -100,6 +100,7 @@ class Link:
         self.version = VERSION_MIN  # of the protocol: what both sides speak
         self.members: tuple[str, ...] = ()  # brokers behind it
         self.members_version = VERSION_MIN  # what all of them speak, as far as is known
+        self.stands_for = ""  # the lost neighbour in whose place it has come
         # Whether a durable subscription lives behind it: its events must survive crashes.
         self.is_durable = peer.kind == DURABLE_QUEUE
         self.peer_session = 0  # of what comes
@@ -199,6 +200,10 @@ class Link:
         """Of how subscriptions leave; what is forwarded stays."""
         self.policy = policy
 
+    def stand_for(self, lost: str) -> None:
+        """It has come in the place of a neighbour that is lost; "": of none."""
+        self.stands_for = lost
+
     def end_agreement(self) -> None:
         """The partition into cells is of the space as it was."""
         self.agrees = False
@@ -241,6 +246,11 @@ class Link:
         if count > self.sent_count:
             raise PeerError(f"{self.name!r} says that message {count:,} has settled, of {self.sent_count:,} sent")
         self.settled = max(self.settled, self.sent_total - (self.sent_count - count))
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether all that was sent has settled."""
+        return self.settled >= self.sent_total
 
     def replace_preserved(self, most: int, is_idle: bool) -> int:
         """As `OutboundTable.replace_preserved`; nothing more is sent before the neighbour has settled the last ones."""

@@ -15,7 +15,7 @@ from thatch.broker.settling import Settling
 from thatch.errors import CallerError, PeerError, SpaceError, shown
 from thatch.protocol.ids import check_link_name, check_name
 from thatch.protocol.kinds import KINDS
-from thatch.protocol.messages import Hello, LinkDown, LinkUp, Refused
+from thatch.protocol.messages import Attached, Hello, LinkDown, LinkUp, Refused
 from thatch.protocol.records import CLIENT, DURABLE_QUEUE, NEIGHBOUR, Drop, LinkKey, LinkRecord, PeerKey
 from thatch.protocol.versions import ROUTING, VERSION_MAX, Announced
 from thatch.space.space import Space
@@ -80,6 +80,22 @@ class Sessions:
                 self._record(link)
             link.set_members(message.members, message.members_version)
             self._announce()
+
+    def attach(self, message: Attached, link: str) -> None:
+        """A neighbour comes in the place of one that is lost. The brokers behind the lost one may come by other links,
+        so nothing is known to be behind it any more: the rule against cycles would refuse them. Its interest stays,
+        until it is forgotten, for those that have not come."""
+        newcomer = self._links.get(message.link)
+        if newcomer is None:
+            newcomer = self.add_link(PeerKey(NEIGHBOUR, message.link))
+            self._record(newcomer)
+        if newcomer.is_client:
+            raise CallerError(f"{message.link!r} is the name of a client", code="name")
+        newcomer.stand_for(message.instead_of)
+        lost = self._links.get(message.instead_of)
+        if lost is not None and not lost.is_client:
+            lost.set_members((), VERSION_MAX)
+        self._announce()
 
     def refused(self, message: Refused, name: str) -> None:
         """A neighbour refuses the link; the driver hears it from the endpoint."""

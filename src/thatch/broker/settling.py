@@ -20,9 +20,12 @@ class Settling:
             source.wait(seq, self.unsettled(link))
 
     def unsettled(self, but: str) -> dict[str, int]:
-        """The neighbours that have not settled all that they were sent, and how much that is; all but one."""
+        """The neighbours that have not settled all that they were sent, and how much that is; all but one, and the lost
+        neighbour in whose place that one has come: two that have lost the same one would wait for it at both ends."""
+        source = self._links.get(but)
+        others = (but, "" if source is None else source.stands_for)
         brokers = self._forwarding.brokers()
-        return {each.name: each.sent_total for each in brokers if each.name != but and each.sent_total > each.settled}
+        return {each.name: each.sent_total for each in brokers if each.name not in others and not each.has_settled}
 
     def answer(self) -> None:
         """Send `Settled` for what has settled by now."""

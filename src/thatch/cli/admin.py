@@ -48,6 +48,14 @@ def add(commands: Any) -> None:
     forget.add_argument("neighbour", metavar="NEIGHBOUR", help="its name")
     forget.add_argument("--yes", action="store_true", help="do not ask, however many events are discarded")
     forget.set_defaults(run=run_forget)
+    attach = _action(
+        actions, "attach", "attach a neighbour in the place of one that is lost for good",
+        "thatch admin attach B3 --instead-of B2 --dial ws://10.0.0.3:7879",
+    )  # fmt: skip
+    attach.add_argument("neighbour", metavar="NEIGHBOUR", help="its name")
+    attach.add_argument("--instead-of", metavar="LOST", required=True, help="the neighbour that is lost")
+    attach.add_argument("--dial", metavar="URL", default="", help="its overlay port (default: it dials this broker)")
+    attach.set_defaults(run=run_attach)
     backup = _action(
         actions, "backup", "copy the store while the broker runs", "thatch admin backup /var/backups/B1.copy"
     )
@@ -148,6 +156,19 @@ def run_accept(options: argparse.Namespace) -> int:
     return OK
 
 
+def run_attach(options: argparse.Namespace) -> int:
+    from thatch.node.asking import Attach
+
+    answer = _asked(options, Attach(options.neighbour, options.instead_of, options.dial))
+    if options.json:
+        print(as_text(answer))
+    else:
+        how = f"is dialled at {answer['dialled']}" if answer["dialled"] else "may dial this broker"
+        kept = counted(answer["offered"], "event")
+        print(f"{answer['name']} {how}; {kept} that were kept for {answer['instead_of']} are kept for it, too")
+    return OK
+
+
 def run_forget(options: argparse.Namespace) -> int:
     """Says first what is discarded. If more comes for the neighbour meanwhile, it is asked about again."""
     from thatch.node.asking import Forget
@@ -171,8 +192,9 @@ def _consequence(answer: dict[str, Any]) -> str:
         counted(answer["kept_events"], "acknowledged event"),
         counted(answer["subscriptions"], "subscription"),
     )
-    up = " It is connected now." if answer["is_up"] else ""
-    return f"{events} kept for {answer['name']} will be discarded for good, and {interest} that came from it.{up}"
+    more = " It is connected now." if answer["is_up"] else ""
+    more += f" That is too early: {answer['too_early']}." if answer["too_early"] else ""
+    return f"{events} kept for {answer['name']} will be discarded for good, and {interest} that came from it.{more}"
 
 
 def _is_sure(consequence: str, name: str) -> bool:

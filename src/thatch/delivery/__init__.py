@@ -8,6 +8,7 @@ of its own. In reading order:
     history       the lives of a store, and what numbers mean
     received      what came from each neighbour, and what it has, by life
     stream        events for one receiver, kept until it has them
+    attachments   neighbours in the place of one that is lost
     doors         who may come
     driver        drives the broker: effects to whatever each link leads to
     admission     what an operator decides about a neighbour

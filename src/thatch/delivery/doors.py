@@ -31,6 +31,7 @@ class Doors:
         """`name` of the broker; those that it dials, those that the settings accept, and those that an operator has."""
         self._name, self._dialled, self._accepted = name, frozenset(dialled), frozenset(accepted)
         self._admitted = set(admitted)
+        self._lost: frozenset[str] = frozenset()
 
     def is_expected(self, neighbour: str) -> bool:
         return neighbour in self._dialled or neighbour in self._accepted or neighbour in self._admitted
@@ -42,6 +43,13 @@ class Doors:
     def forget(self, neighbour: str) -> None:
         """An operator forgets it: it may come only if the settings say so."""
         self._admitted.discard(neighbour)
+
+    def give_up(self, lost: Collection[str]) -> None:
+        """These are lost, and others are in their place: they may not come."""
+        self._lost = frozenset(lost)
+
+    def is_lost(self, neighbour: str) -> bool:
+        return neighbour in self._lost
 
     @property
     def expected(self) -> frozenset[str]:
@@ -74,6 +82,12 @@ class Doors:
             raise PeerError(f"link {dialled!r}: the peer calls itself {name!r}", code="name")
         if name == self._name:
             raise PeerError(f"{name!r} is the name of this broker itself", code="name")
+        if name in self._lost:
+            raise PeerError(
+                f"{name!r} was given up as lost by broker {self._name!r}, and others are attached in its place: it may "
+                f"come again after `thatch admin forget {name}` there",
+                code="unaccepted",
+            )
         if not self.is_expected(name):
             raise PeerError(
                 f"broker {self._name!r} does not expect a neighbour {name!r}: name it there in the setting `accept`, "

@@ -20,9 +20,10 @@ from typing import TypeVar
 import msgspec
 
 from thatch.broker import Broker
+from thatch.delivery.attachments import Attachments
 from thatch.delivery.doors import Refusals
 from thatch.delivery.history import History
-from thatch.delivery.journal import ConfirmedRow, GapRow, Journal, NeighbourRow, ReceivedRow
+from thatch.delivery.journal import AttachmentRow, ConfirmedRow, GapRow, Journal, NeighbourRow, ReceivedRow
 from thatch.delivery.received import Arrivals, Confirmations
 from thatch.delivery.stream import Limits, Stream
 from thatch.errors import Code, code_of
@@ -30,6 +31,7 @@ from thatch.protocol.codec import encode
 from thatch.protocol.digest import KEY_BYTES
 from thatch.protocol.messages import (
     OPERATOR,
+    Attached,
     Deliver,
     Effect,
     Flushed,
@@ -102,6 +104,7 @@ class Driver:
         self.streams: dict[str, Stream] = {}  # to neighbours
         self.history = History(journal.lives())
         self.neighbours = {row.name: row for row in journal.neighbours()}
+        self.attachments = Attachments(journal.attachments())
         self.gaps = sorted(journal.gaps(), key=lambda row: row.until)
         self.gaps_dropped = 0  # since the start, to make room for later ones
         self._gap_counts = Counter((each.peer, each.side) for each in self.gaps)
@@ -235,14 +238,34 @@ class Driver:
             effects = self.broker.handle(messages, link, now)
         sending: dict[str, Sending] = {}
         errors: list[Exception] = []
+        if self.attachments.names:
+            effects = [self._passed_on(each, message, link) for each, message in zip(effects, messages, strict=True)]
         outcomes = [self._route(each, sending, errors) for each in effects]
         for name, (events, bare) in sending.items():
-            self.stream(name).append_all(events, self.broker.links[name].is_durable, self.clock(), bare)
+            self.stream(name).append_all(events, self._is_durable(name), self.clock(), bare)
         for error in errors[1:]:
             log.error("an event of %s failed", link, exc_info=error)
         if errors:
             raise errors[0]
         return outcomes
+
+    def _passed_on(
+        self, effects: Sequence[Effect | Exception], message: Publish, link: str
+    ) -> Sequence[Effect | Exception]:
+        """The effects of an event, with those on the neighbours in the place of one that is lost (attachments.py)."""
+        targets: list[str] = []
+        for effect in effects:
+            if isinstance(effect, Reject | Exception):
+                return effects
+            if isinstance(effect, Send):
+                targets.append(effect.link)
+                message = effect.message if isinstance(effect.message, Publish) else message
+        more = self.attachments.receivers(link, targets)
+        return [*effects, *(Send(name, message) for name in more)]
+
+    def _is_durable(self, link: str) -> bool:
+        """Whether events for a link have to be on disk."""
+        return link in self.attachments.names or self.broker.links[link].is_durable
 
     def _route(
         self, effects: Sequence[Effect | Exception], sending: dict[str, Sending], errors: list[Exception]
@@ -253,7 +276,7 @@ class Driver:
         if self.journal.is_full and any(map(self._is_kept, effects)):
             self.refused_for_space += 1
             return Outcome.REFUSED
-        outcome, links = Outcome.ROUTED, self.broker.links
+        outcome, links, placed = Outcome.ROUTED, self.broker.links, self.attachments.names
         encoded, bare, body = b"", b"", None  # the last event that was encoded: most often all effects have the same
         for effect in effects:
             if type(effect) is Send or type(effect) is Deliver:
@@ -262,7 +285,7 @@ class Driver:
                     encoded, body = encode(event), event
                     # A partition may be another one when an event is sent again: what is kept has no number of a cell.
                     bare = encoded if event.cell < 0 else encode(msgspec.structs.replace(event, cell=-1))
-                if links[effect.link].is_durable:
+                if links[effect.link].is_durable or effect.link in placed:
                     outcome = Outcome.KEPT
             if type(effect) is Send:
                 events, kept = sending.setdefault(effect.link, ([], []))
@@ -277,7 +300,7 @@ class Driver:
         return outcome
 
     def _is_kept(self, effect: Effect | Exception) -> bool:
-        return isinstance(effect, Send | Deliver) and self.broker.links[effect.link].is_durable
+        return isinstance(effect, Send | Deliver) and self._is_durable(effect.link)
 
     # --- Links -------------------------------------------------------------------------------------------------------
 
@@ -345,6 +368,38 @@ class Driver:
         if self.neighbours.get(row.name) != row:
             self.neighbours[row.name] = row
             self.journal.put_neighbour(row)
+
+    # --- In the place of one that is lost -----------------------------------------------------------------------------
+
+    def attach(self, row: AttachmentRow) -> int:
+        """A neighbour comes in the place of one that is lost: what is kept for that one is kept for it, too. How many
+        events that are."""
+        self.take(Attached(row.name, row.instead_of), OPERATOR)
+        count = self.stream(row.name).copy_from(self.stream(row.instead_of))
+        self.attachments.put(row)
+        self.journal.put_attachment(row)
+        return count
+
+    def attach_again(self) -> None:
+        """The broker does not keep who has come in the place of whom."""
+        for row in self.attachments:
+            if row.instead_of:
+                self.take(Attached(row.name, row.instead_of), OPERATOR)
+
+    def end_attachments(self, name: str) -> None:
+        """A neighbour is forgotten. If it was lost, those in its place are neighbours as others are."""
+        self.attachments.drop(name)
+        self.journal.drop_attachment(name)
+        for row in self.attachments:
+            if row.instead_of != name:
+                continue
+            self.take(Attached(row.name, ""), OPERATOR)
+            if row.url:
+                self.attachments.put(row._replace(instead_of=""))
+                self.journal.put_attachment(row._replace(instead_of=""))
+            else:
+                self.attachments.drop(row.name)
+                self.journal.drop_attachment(row.name)
 
     def gone(self, link: str, endpoint: Endpoint, forget: bool = False) -> None:
         """What a link led to has gone, unless another one has taken its place."""

@@ -75,6 +75,14 @@ class NeighbourRow(NamedTuple):
     restored: str = ""  # lives of its store that began with a restored backup and were admitted, with blanks between
 
 
+class AttachmentRow(NamedTuple):
+    """A neighbour that an operator has attached."""
+
+    name: str
+    instead_of: str  # a neighbour that is lost; "": it was forgotten since
+    url: str  # where it is dialled; "": it dials
+
+
 class GapRow(NamedTuple):
     """An interval that was announced: what was acknowledged in it may be missing."""
 
@@ -123,6 +131,9 @@ class Journal(Protocol):
     def gaps(self) -> list[GapRow]:
         """The intervals that were announced."""
 
+    def attachments(self) -> list[AttachmentRow]:
+        """The neighbours that an operator has attached."""
+
     # --- What is to be written ---------------------------------------------------------------------------------------
 
     def keep(self, records: tuple[RecordChange, ...]) -> None:
@@ -160,6 +171,16 @@ class Journal(Protocol):
 
     def put_gap(self, row: GapRow) -> None:
         """An interval, in place of the one at its place."""
+
+    def put_attachment(self, row: AttachmentRow) -> None:
+        """A neighbour that was attached, in place of what was known of it."""
+
+    def drop_attachment(self, name: str) -> None:
+        """What is known of a neighbour that was attached is no longer needed."""
+
+    def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
+        """Keep for one peer all that is kept for another one, too: the last event under this number, the one before it
+        under the one below, and so on."""
 
     def read(self, peer: PeerKey, after: int, count: int, page: Page) -> None:
         """Have `page` called with the next events for a peer, and whether all that was written before was seen."""

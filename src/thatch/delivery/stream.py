@@ -71,6 +71,16 @@ class DiskRuns:
         self.count -= int(run[1])
         self.bytes -= int(run[2])
 
+    def add_all(self, others: DiskRuns, first: int) -> None:
+        """As much as another one holds, under the numbers that follow one."""
+        if not self._runs:
+            self.first = first
+        for _, count, size, at in others._runs:
+            first += int(count)
+            self._runs.append([first, count, size, at])
+        self.count += others.count
+        self.bytes += others.bytes
+
     @property
     def oldest(self) -> float | None:
         """When the newest event of the oldest run came."""
@@ -181,6 +191,21 @@ class Stream:
     def _call_marks(self) -> None:
         while self._marks and self._marks[0][0] <= self._cursor:
             self._marks.popleft()[1]()
+
+    def copy_from(self, other: Stream) -> int:
+        """All that another receiver has not acknowledged is for this one, too. How many events that are; those that
+        wait in memory do not count."""
+        count = other.on_disk.count
+        if not count:
+            return 0
+        self.on_disk.add_all(other.on_disk, self.counted)
+        self.counted = self._last = self.counted + count
+        self._journal.copy(other.peer, self.peer, self.counted)
+        self._drop_too_much()
+        if self._send is not None:
+            self._is_behind = True
+            self._read_on()
+        return count
 
     def acknowledge(self, number: int) -> None:
         """The receiver holds what came up to this number."""

@@ -21,13 +21,14 @@ from typing import Any, TypeVar
 import msgspec
 
 import thatch
-from thatch.delivery.admission import accept, check_known, forget
+from thatch.delivery.admission import accept, attach, check_known, forget, why_unsettled
 from thatch.errors import CallerError, StoreError, ThatchError, shown
 from thatch.node import backup
 from thatch.node.asking import (
     REQUEST_BYTES_MAX,
     Accept,
     Answer,
+    Attach,
     Backup,
     Forget,
     Links,
@@ -40,6 +41,7 @@ from thatch.node.damage import sentence_of
 from thatch.node.host import Host
 from thatch.node.outgoing import reached
 from thatch.node.schema import COUNT_EVENTS, peer_row
+from thatch.protocol.address import OVERLAY_URL, checked_url
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 
@@ -122,6 +124,8 @@ class AdminDoor:
             return await self._accept(request.name)
         if isinstance(request, Forget):
             return await self._forget(request)
+        if isinstance(request, Attach):
+            return await self._attach(request)
         return self._status()
 
     # --- Looking -----------------------------------------------------------------------------------------------------
@@ -169,6 +173,7 @@ class AdminDoor:
         stream = node.driver.streams.get(name)
         link = broker.links[name] if is_there else None
         state = "not met yet" if link is None else "up" if link.is_synced else "greeting" if link.is_up else "down"
+        state = "lost" if node.doors.is_lost(name) else state
         counts: dict[str, Any] = {}
         for table in (SUBSCRIPTIONS, ADVERTISEMENTS):
             counts[table] = {
@@ -178,7 +183,9 @@ class AdminDoor:
         return {
             "name": name,
             "state": state,
-            "dialled": node.config.neighbours.get(name),
+            "dialled": node.dialled_at(name) or None,
+            "instead_of": link.stands_for if link is not None else "",
+            "settled": link is not None and link.is_synced and link.has_settled,
             "expected": node.doors.why_expected(name),
             "durable": link is not None and link.is_durable,
             **counts,
@@ -199,6 +206,17 @@ class AdminDoor:
         log.info("an operator accepts neighbour %s", name)
         return {"name": name, "expected": sorted(node.doors.expected)}
 
+    async def _attach(self, request: Attach) -> dict[str, Any]:
+        node, name = self.node, request.name
+        check_name(name)
+        url = checked_url(request.url, OVERLAY_URL) if request.url else ""
+        node.give_name_to_neighbour(name)
+        count = attach(node.driver, node.doors, name, request.instead_of, url)
+        node.dial(name)
+        await reached(node.gate, node.store.ticket)
+        log.warning("an operator attaches %s instead of %s, which is lost: %d events", name, request.instead_of, count)
+        return {"name": name, "instead_of": request.instead_of, "offered": count, "dialled": node.dialled_at(name)}
+
     async def _forget(self, request: Forget) -> dict[str, Any]:
         node, name = self.node, request.name
         check_known(node.driver, name)
@@ -209,6 +227,7 @@ class AdminDoor:
             "kept_events": kept,
             "subscriptions": 0 if link is None else len(node.driver.broker.received_from(SUBSCRIPTIONS, name)),
             "is_up": link is not None and link.is_up,
+            "too_early": why_unsettled(node.driver, name),
             "returns": node.config.neighbours.get(name) is not None or name in node.config.accept,
         }
         if request.discard is None or request.discard < kept:

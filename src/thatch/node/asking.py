@@ -48,6 +48,14 @@ class Forget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     discard: int | None = None
 
 
+class Attach(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command", tag="attach"):
+    """A neighbour comes in the place of one that is lost for good."""
+
+    name: str
+    instead_of: str
+    url: str = ""  # where it is dialled; else it dials
+
+
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command", tag="backup"):
     """A copy of the store."""
 
@@ -55,7 +63,7 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     overwrite: bool = False
 
 
-Request = Status | Links | Accept | Forget | Backup
+Request = Status | Links | Accept | Forget | Attach | Backup
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -46,6 +46,12 @@ class Host(Protocol):
     def hang_up(self, name: str, reason: str) -> None:
         """On who is connected under this name, at once."""
 
+    def dialled_at(self, name: str) -> str:
+        """Where a neighbour is dialled; empty if it dials."""
+
+    def dial(self, name: str) -> None:
+        """If it is to be dialled, and is not yet."""
+
     def client_left(self, client: Any) -> None:
         """A client's connection has ended."""
 

@@ -1,7 +1,8 @@
 """The tables of the store, and the statements that read and write them: the SQL of each table is here.
 
     about                       what the store is: name, identity, the space at first; `backup` in a copy, `restored` in
-                                one that an operator has put in the place of a store
+                                one that an operator has put in the place of a store;
+                                `attached NAME` for each neighbour that was attached
     lives                       each start of a node on it (delivery/history.py)
     links, subscriptions,       the broker's records, a table for each kind. `place` counts the records of all
     advertisements, preserved,  tables in the order in which they were put
@@ -106,6 +107,8 @@ SCHEMA = {
 
 SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?, ?)"
 GET_ABOUT = "SELECT value FROM about WHERE key = ?"
+ATTACHED = "attached "  # before the name of a neighbour
+GET_ATTACHMENTS = f"SELECT value FROM about WHERE key >= '{ATTACHED}' AND key < 'attached!' ORDER BY key"
 DROP_ABOUT = "DELETE FROM about WHERE key = ?"
 PUT_LIFE = "INSERT OR REPLACE INTO lives VALUES (?, ?, ?, ?, ?, ?)"
 LAST_LIFE = "SELECT max(ordinal) FROM lives"
@@ -118,6 +121,11 @@ PUT_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?, ?, ?)"
 DROP_QUEUE = "DELETE FROM queues WHERE peer_kind = ? AND peer = ?"
 GET_QUEUES = "SELECT peer_kind, peer, bytes_max, seconds_max, lost, expires FROM queues ORDER BY peer_kind, peer"
 PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)"
+COPY_EVENTS = """
+    INSERT INTO events
+    SELECT kind, target, place, at, event, event_sum(kind, target, place, at, event)
+    FROM (SELECT ? AS kind, ? AS target, ? + 1 - row_number() OVER (ORDER BY number DESC) AS place, at, event
+          FROM events WHERE peer_kind = ? AND peer = ?)"""
 DROP_EVENTS = "DELETE FROM events WHERE peer_kind = ? AND peer = ? AND number <= ?"
 GET_EVENTS = "SELECT number, event FROM events WHERE peer_kind = ? AND peer = ? AND number > ? ORDER BY number LIMIT ?"
 GET_SIZES = "SELECT number, at, length(event) FROM events WHERE peer_kind = ? AND peer = ? ORDER BY number"

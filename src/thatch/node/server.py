@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from thatch.broker import Broker
+from thatch.delivery.admission import restore_attachments
 from thatch.delivery.doors import Doors, expected_of
 from thatch.delivery.driver import Driver, Endpoint
 from thatch.delivery.outgoing import Gate
@@ -71,6 +72,8 @@ class Node:
         self._before = self.store.statistics()
         admitted = expected_of({row.name: row.state for row in self.store.neighbours()})
         self.doors = Doors(config.name, config.neighbours, config.accept, admitted)
+        restore_attachments(self.driver, self.doors)
+        self._dialled: set[str] = set()
         self.http, self.admin = HttpDoor(self), AdminDoor(self)
         self.is_ready = False
         self.is_over = asyncio.Event()  # asked to stop, or the store cannot be written any more
@@ -136,8 +139,8 @@ class Node:
         overlay.router.add_get("/overlay", self._accept_neighbour)
         self.overlay_port = await self._listen(overlay, self.config.overlay.host, self.config.overlay.port)
         self.client_port = await self._listen(clients, self.config.client.host, self.config.client.port)
-        for name, url in self.config.neighbours.items():
-            self.spawn(self._dial(name, url))
+        for name in (*self.config.neighbours, *(row.name for row in self.driver.attachments)):
+            self.dial(name)
         self.spawn(self._pass_time())
         await self.admin.start()
         self.is_ready = True
@@ -240,13 +243,23 @@ class Node:
         finally:
             del self._connections[connection]
 
-    async def _dial(self, name: str, url: str) -> None:
+    def dialled_at(self, name: str) -> str:
+        """Where a neighbour is dialled; empty if it dials. What an operator says goes before the settings."""
+        return self.driver.attachments.url_of(name) or self.config.neighbours.get(name, "")
+
+    def dial(self, name: str) -> None:
+        """If it is to be dialled, and is not yet."""
+        if name not in self._dialled and self.dialled_at(name):
+            self._dialled.add(name)
+            self.spawn(self._dial(name))
+
+    async def _dial(self, name: str) -> None:
         """As long as the node runs, whatever happens: nobody else would dial this neighbour. One that refuses is asked
-        less and less often."""
+        less and less often, and one that is lost not before it is forgotten."""
         delay, timing = DIAL_SECONDS, self.config.timing
         reasons = set[str]()  # why it could not be reached: each is said once
-        while True:
-            if name not in self.driver.endpoints:
+        while url := self.dialled_at(name):
+            if name not in self.driver.endpoints and not self.doors.is_lost(name):
                 began, was_refused = time.monotonic(), False
                 try:
                     was_refused = await self._dial_once(name, url.rstrip("/") + "/overlay")
@@ -264,6 +277,7 @@ class Node:
                 has_lasted = time.monotonic() - began > LASTED_SECONDS and not was_refused
                 delay = DIAL_SECONDS if has_lasted else min(2 * delay, delay_max)
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+        self._dialled.discard(name)
 
     async def _dial_once(self, name: str, url: str) -> bool:
         """Until the connection ends. Whether it ended because one side refused the other."""

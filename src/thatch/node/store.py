@@ -16,6 +16,7 @@ of a store is in delivery/journal.py.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 import sqlite3
@@ -28,7 +29,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from thatch.delivery.history import LIFE_BYTES, next_life
-from thatch.delivery.journal import ConfirmedRow, GapRow, LifeRow, NeighbourRow, Page, QueueRow, ReceivedRow, StoredRow
+from thatch.delivery.journal import (
+    AttachmentRow,
+    ConfirmedRow,
+    GapRow,
+    LifeRow,
+    NeighbourRow,
+    Page,
+    QueueRow,
+    ReceivedRow,
+    StoredRow,
+)
 from thatch.errors import StoreError
 from thatch.node import ballast, migrations, schema
 from thatch.node.ballast import Ballast
@@ -154,6 +165,9 @@ class Store:
         rows = self._connection.execute(schema.GET_GAPS)
         return [GapRow(place, schema.peer_of(kind, name), *row) for place, kind, name, *row in rows]
 
+    def attachments(self) -> list[AttachmentRow]:
+        return [AttachmentRow(*json.loads(text)) for (text,) in self._connection.execute(schema.GET_ATTACHMENTS)]
+
     def image(self) -> bytes | None:
         """What the broker had worked out (thatch.broker.image)."""
         row = self._connection.execute(schema.GET_IMAGE).fetchone()
@@ -228,6 +242,15 @@ class Store:
     def put_gap(self, row: GapRow) -> None:
         values = row.place, *schema.peer_row(row.peer), *row[2:]
         self._write((schema.PUT_GAP, (*values, schema.summed(*values))))
+
+    def put_attachment(self, row: AttachmentRow) -> None:
+        self._write((schema.SET_ABOUT, schema.about_row(schema.ATTACHED + row.name, json.dumps(row))))
+
+    def drop_attachment(self, name: str) -> None:
+        self._write((schema.DROP_ABOUT, (schema.ATTACHED + name,)))
+
+    def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
+        self._write((schema.COPY_EVENTS, (*schema.peer_row(target), last, *schema.peer_row(source))))
 
     def note_statistics(self, values: dict[str, int]) -> None:
         for row in values.items():
@@ -444,7 +467,8 @@ def _shortened(writes: list[Write]) -> list[Write]:
     """Without the events that are deleted before they are written, and without deletions and acknowledgements that a
     later one repeats."""
     drops, confirms = schema.DROP_EVENTS, schema.SET_CONFIRMED
-    if not any(statement is drops for statement, _ in writes):
+    statements = {id(statement) for statement, _ in writes}
+    if id(drops) not in statements or id(schema.COPY_EVENTS) in statements:  # a copy needs what is deleted after it
         return writes
     deleted: dict[tuple[Any, ...], int] = {}  # by peer: up to which number later deletions go
     confirmed: set[tuple[Any, ...]] = set()  # by peer and life
@@ -502,6 +526,7 @@ def _connection(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA synchronous = FULL")
+        connection.create_function("event_sum", 5, event_sum, deterministic=True)
     except sqlite3.DatabaseError:
         connection.close()
         raise

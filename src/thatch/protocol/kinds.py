@@ -21,7 +21,7 @@ from thatch.protocol.codec import rigid
 from thatch.protocol.versions import FLUSHES, RIGID, VERSION_MAX, VERSION_MIN, Announced, agreed
 
 # Tags of what never travels, or of kinds that are no more: no other kind takes them.
-RESERVED = frozenset({"LinkUp", "LinkDown", "Retune", "Tick", "Persisted", "?"})
+RESERVED = frozenset({"LinkUp", "LinkDown", "Attached", "Retune", "Tick", "Persisted", "?"})
 
 
 class Sender(Enum):

@@ -231,6 +231,13 @@ class LinkDown(Message, frozen=True, tag="LinkDown", array_like=True):
     forget: bool = False
 
 
+class Attached(Message, frozen=True, tag="Attached", array_like=True):
+    """An operator has a neighbour come in the place of one that is lost, from now on; "" ends that."""
+
+    link: str
+    instead_of: str
+
+
 class Retune(Message, frozen=True, tag="Retune", array_like=True):
     """Other settings from now on, of those that change nothing of what was sent: packing, theta and its history."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from thatch.broker import Broker, Settings
-from thatch.delivery.admission import accept, forget
+from thatch.delivery.admission import accept, attach, forget, restore_attachments
 from thatch.delivery.doors import Doors, Greeting, Identity, check_rival, expected_of
 from thatch.delivery.driver import ClientEndpoint, Driver, Endpoint
 from thatch.delivery.history import check_admitted
@@ -120,6 +120,7 @@ class NodeProcess:
                 self.driver.stream(link.name)
         admitted = expected_of({row.name: row.state for row in store.neighbours()})
         self.doors = Doors(machine.name, machine.dials, machine.accepts, admitted)
+        restore_attachments(self.driver, self.doors)
         self.queues = Queues(self.driver, 2**30, 1e9, QUEUE_WINDOW)
         self.ends: dict[NodeEnd, None] = {}
         self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
@@ -152,6 +153,10 @@ class NodeProcess:
     def accept(self, name: str) -> None:
         """An operator accepts a neighbour, whatever store it has."""
         accept(self.driver, self.doors, name)
+
+    def attach(self, name: str, instead_of: str) -> None:
+        """An operator has a neighbour come in the place of one that is lost."""
+        attach(self.driver, self.doors, name, instead_of)
 
     def forget(self, name: str) -> None:
         """An operator has it forget a neighbour."""

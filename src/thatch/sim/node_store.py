@@ -17,7 +17,16 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from thatch.delivery.history import LIFE_BYTES, next_life
-from thatch.delivery.journal import ConfirmedRow, GapRow, LifeRow, NeighbourRow, QueueRow, ReceivedRow, StoredRow
+from thatch.delivery.journal import (
+    AttachmentRow,
+    ConfirmedRow,
+    GapRow,
+    LifeRow,
+    NeighbourRow,
+    QueueRow,
+    ReceivedRow,
+    StoredRow,
+)
 from thatch.protocol.messages import Publish
 from thatch.protocol.records import Drop, PeerKey, Record, RecordChange, RecordKey
 from thatch.sim.agenda import Agenda
@@ -43,6 +52,7 @@ class Disk:
     confirmed: dict[tuple[PeerKey, str], ConfirmedRow] = field(default_factory=dict)
     neighbours: dict[str, NeighbourRow] = field(default_factory=dict)
     gaps: dict[int, GapRow] = field(default_factory=dict)
+    attachments: dict[str, AttachmentRow] = field(default_factory=dict)
 
     def copied(self) -> Disk:
         return replace(
@@ -56,6 +66,7 @@ class Disk:
             confirmed=dict(self.confirmed),
             neighbours=dict(self.neighbours),
             gaps=dict(self.gaps),
+            attachments=dict(self.attachments),
         )
 
     def note(self, life: str) -> None:
@@ -87,6 +98,11 @@ class Disk:
     def drop_received(self, peer: PeerKey, place: int) -> None:
         for key in [key for key, row in self.received.items() if row.peer == peer and row.place <= place]:
             del self.received[key]
+
+    def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
+        rows = sorted(self.events.get(source, {}).items())
+        first = last + 1 - len(rows)
+        self.events.setdefault(target, {}).update({first + at: row for at, (_, row) in enumerate(rows)})
 
     def discard(self, peer: PeerKey, number: int) -> None:
         rows = self.events.get(peer, {})
@@ -146,6 +162,9 @@ class SimulatedStore:
     def gaps(self) -> list[GapRow]:
         return list(self.disk.gaps.values())
 
+    def attachments(self) -> list[AttachmentRow]:
+        return list(self.disk.attachments.values())
+
     # --- What is to be written ----------------------------------------------------------------------------------------
 
     @property
@@ -195,6 +214,15 @@ class SimulatedStore:
 
     def put_gap(self, row: GapRow) -> None:
         self._write(lambda disk: disk.gaps.update({row.place: row}))
+
+    def put_attachment(self, row: AttachmentRow) -> None:
+        self._write(lambda disk: disk.attachments.update({row.name: row}))
+
+    def drop_attachment(self, name: str) -> None:
+        self._write(lambda disk: disk.attachments.pop(name, None))
+
+    def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
+        self._write(lambda disk: disk.copy(source, target, last))
 
     def read(self, peer: PeerKey, after: int, count: int, page: Page) -> None:
         self._reads.append((peer, after, count, page))
