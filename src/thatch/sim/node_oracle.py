@@ -66,6 +66,7 @@ class NodeOracle:
         self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
         self._numbers: dict[tuple[str, str], dict[int, None]] = {}  # by durable subscription and event
         self._way, self._excuse = way, excuse
+        self.former_ways: list[Callable[[str, str], list[str]]] = []  # before a broker was lost for good
 
     def publish(self, event: Publish, home: str, now: float) -> None:
         wanted = [
@@ -138,7 +139,8 @@ class NodeOracle:
 
     def loss_of(self, publication: Publication, keep: DurableInterest) -> Loss | None:
         """The loss that an event was in, on its way to a durable subscription."""
-        for broker in self._way(publication.home, keep.home):
+        ways = [way(publication.home, keep.home) for way in (self._way, *self.former_ways)]
+        for broker in dict.fromkeys(broker for way in ways for broker in way):
             for loss in self.losses:
                 is_in = publication.released.get(broker, loss.until) >= loss.since
                 if loss.broker == broker and is_in and publication.taken.get(broker, loss.until + 1) <= loss.until:

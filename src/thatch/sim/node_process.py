@@ -134,7 +134,7 @@ class NodeProcess:
             if link.is_client and not self.queues.is_queue(link.name):
                 self._away[link.name] = self.clock() + LINGER_SECONDS
         self.store.start(self.driver.committed)
-        for name in self.machine.dials:
+        for name in (*self.machine.dials, *(row.name for row in self.driver.attachments if row.url)):
             self._dial(name)
         self._after(TICK_SECONDS, self._pass_time)
 
@@ -154,9 +154,12 @@ class NodeProcess:
         """An operator accepts a neighbour, whatever store it has."""
         accept(self.driver, self.doors, name)
 
-    def attach(self, name: str, instead_of: str) -> None:
-        """An operator has a neighbour come in the place of one that is lost."""
-        attach(self.driver, self.doors, name, instead_of)
+    def attach(self, name: str, instead_of: str, dials: bool) -> None:
+        """An operator has a neighbour come in the place of one that is lost, and perhaps `dials` it from here."""
+        with suppress(CallerError):  # it is not noticed yet that the lost one is gone
+            attach(self.driver, self.doors, name, instead_of, name if dials else "")
+            if dials:
+                self._dial(name)
 
     def forget(self, name: str) -> None:
         """An operator has it forget a neighbour."""
@@ -175,7 +178,7 @@ class NodeProcess:
         self.around.agenda.at(self.around.agenda.now + seconds, act)
 
     def _dial(self, name: str) -> None:
-        if name not in self.driver.endpoints:
+        if name not in self.driver.endpoints and not self.doors.is_lost(name):
             self.around.dial(self.machine, name)
         self._after(RETRY_SECONDS * self.around.rng.uniform(0.8, 1.2), self._dial, name)
 

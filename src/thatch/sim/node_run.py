@@ -7,11 +7,12 @@ shortest_node_prefix(script)      the least number of steps that still fails
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from thatch.broker import Cells, Policy, Settings
+from thatch.delivery.admission import why_unsettled
 from thatch.delivery.history import KNOWN
 from thatch.delivery.journal import NeighbourRow
 from thatch.protocol import wire
@@ -60,7 +61,8 @@ def shortest_node_prefix(script: NodeScript) -> tuple[int, str]:
 
 class NodeRun(NodeObserver):
     def __init__(self, script: NodeScript, clauses: Clauses | None = None) -> None:
-        self.script = script
+        self.script, self.links = script, list(script.links)
+        self._lost, self._parent, self._orphans = "", "", list[str]()  # a broker that is lost for good, its neighbours
         cells = Cells(("x", "y"), bits=2) if script.has_cells else None
         settings = Settings(script.routing, Policy("exact"), cells=cells, holds_events=True)  # type: ignore[arg-type]
         self.network = NodeNetwork(clauses or clauses_of_scripts(), settings, script.seed, script.latency, self)
@@ -91,9 +93,7 @@ class NodeRun(NodeObserver):
         return NodesObserved(self.network.trace, self.oracle.guaranteed, self.oracle.excused, self.done)
 
     def _way(self, one: str, other: str) -> list[str]:
-        steps = path(list(self.script.links), one, other)
-        assert steps is not None
-        return [one, *(step[1] for step in steps)]
+        return _way_along(self.links, one, other)
 
     # --- Steps of programs --------------------------------------------------------------------------------------------
 
@@ -300,6 +300,44 @@ class NodeRun(NodeObserver):
         process.forget(neighbour)
         return True
 
+    # --- A broker that is lost for good -------------------------------------------------------------------------------
+
+    def _destroy(self, address: str, parent: str) -> None:
+        """With its disk. From then on the others are linked by the one that becomes the parent."""
+        before = list(self.links)
+        self.oracle.former_ways.append(lambda one, other: _way_along(before, one, other))
+        self._lost, self._parent = address, parent
+        self._orphans = [name for link in before if address in link for name in link if name not in (address, parent)]
+        self.links = [link for link in before if address not in link]
+        self.links += [(parent, name) for name in self._orphans]
+        self.network.remove_machine(self.network.machines[address])
+        self.oracle.losses.append(Loss(address, -1.0, self.network.now))
+        self.oracle.note_crash(self.network.now)
+
+    def _attach(self, address: str, neighbour: str) -> bool:
+        """What is kept for the lost one is copied, so it may come twice."""
+        process = self.network.machines[address].process
+        if process is None or self._lost not in process.driver.broker.links:
+            return False
+        self.oracle.note_crash(self.network.now)
+        process.attach(neighbour, self._lost, dials=address == self._parent)
+        return True
+
+    def _move_on(self) -> None:
+        """Operators attach whoever is not attached, and when all of that has settled, they forget the lost one: at the
+        parent first. One that heard no answer, because its broker ended, tries again."""
+        parent = self._process(self._parent)
+        if self._lost not in parent.driver.broker.links:
+            for name in self._orphans:
+                self._process(name).forget(self._lost)
+            return
+        ends = [pair for name in self._orphans for pair in ((name, self._parent), (self._parent, name))]
+        missing = [(one, other) for one, other in ends if self._process(one).driver.attachments.of(other) is None]
+        for one, other in missing:
+            self._attach(one, other)
+        if not missing and not why_unsettled(parent.driver, self._lost):
+            parent.forget(self._lost)
+
     def _check_announced(self, loss: Loss) -> None:
         """Of what is lost with a store that goes back to the past somebody says from when to when."""
         if not loss.is_announced:
@@ -340,6 +378,8 @@ class NodeRun(NodeObserver):
         self._refused.clear()
         for machine in self.network.machines.values():
             self.network.start(machine)
+        if self._lost:
+            self._move_on()
 
     def hung_up(self, machine: Machine, peer: str, reason: str, code: str) -> None:
         if code in ("history", "store"):
@@ -386,7 +426,9 @@ class NodeRun(NodeObserver):
         if not process.store.is_idle:
             return "writes"
         broker = process.driver.broker
-        for name in (*machine.dials, *machine.accepts):
+        if self._lost in broker.links:
+            return f"{self._lost} is not forgotten"
+        for name in [name for link in self.links if machine.name in link for name in link if name != machine.name]:
             link = broker.links.get(name)
             if link is None or not link.is_synced or link.sent_total != link.settled or link.waiting:
                 return f"the link to {name} has not settled"
@@ -399,7 +441,7 @@ class NodeRun(NodeObserver):
         return ""
 
     def _check_rest(self) -> None:
-        for one, other in self.script.links:
+        for one, other in self.links:
             self._check_link(one, other)
             self._check_link(other, one)
         for machine in self.network.machines.values():
@@ -532,12 +574,12 @@ class NodeRun(NodeObserver):
                 continue
             publication.released.setdefault(process.machine.name, self.network.now)
             for keep in publication.expected:
-                way = self._way(process.machine.name, keep.home)
-                if publication.home != process.machine.name and peer in way:
+                ways = [way(process.machine.name, keep.home) for way in (self._way, *self.oracle.former_ways)]
+                if publication.home != process.machine.name and any(peer in way for way in ways):
                     continue  # it came from there
                 if keep.is_removed or self.oracle.has_come(keep, event) or self.oracle.loss_of(publication, keep):
                     continue
-                if not self._is_on_disk(process.machine, event, way, keep):
+                if not any(self._is_on_disk(process.machine, event, way, keep) for way in ways):
                     raise Failed(
                         f"{process.machine.address} acknowledged event {event} to {peer} before it was on disk for "
                         f"{keep.name}"
@@ -551,3 +593,9 @@ class NodeRun(NodeObserver):
             if any(each.holds(peer, event) for each in ([machine.disk] if name == machine.name else disks)):
                 return True
         return False
+
+
+def _way_along(links: Sequence[tuple[str, str]], one: str, other: str) -> list[str]:
+    """The brokers from one to another; empty if there is no way."""
+    steps = path(list(links), one, other)
+    return [] if steps is None else [one, *(step[1] for step in steps)]

@@ -62,11 +62,46 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
             now += rng.choice((0.2, 1.0, 2.5))
         now = max([now, *(step.at for step in made)]) + 1.0
         made.append(Step(now, "rest", (event(rng),)))
+    made += _lost_for_good(random.Random(seed * 31 + 8), links, [*homes.values()], publishers, now)
     return NodeScript(
         seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
         publishers, rng.choice(("advertisements", "subscriptions")),
         tuple(sorted(made, key=lambda step: step.at)), seed % 2 == 1,
     )  # fmt: skip
+
+
+def _lost_for_good(
+    rng: random.Random, links: Links, homes: list[str], publishers: tuple[str, ...], now: float
+) -> list[Step]:
+    """An inner broker, where no program lives, goes with its disk. Its neighbours are attached to one of them, one
+    after the other, while events are published and brokers are killed."""
+    around: dict[str, list[str]] = {}
+    for one, other in links:
+        around.setdefault(one, []).append(other)
+        around.setdefault(other, []).append(one)
+    inner = [name for name, others in around.items() if len(others) > 1 and name not in homes]
+    if not inner or rng.random() < 0.3:
+        return []
+    lost = rng.choice(inner)
+    parent, *children = rng.sample(around[lost], len(around[lost]))
+    now += 3.0
+    steps = [Step(now + 0.1, "destroy", (lost, parent))]
+    at = now + 0.2
+    for name in children:
+        at += rng.choice((0.1, 0.5, 2.0))
+        steps.append(Step(at, "attach", (parent, name)))
+        steps.append(Step(at + rng.choice((-0.05, 0.0, 0.2, 1.0)), "attach", (name, parent)))
+        if rng.random() < 0.5:
+            broker, moment = rng.choice((parent, name)), at + rng.choice((0.0, 0.003, 0.02, 0.3))
+            steps += [
+                Step(moment, "kill", (broker, rng.choice((0.0, 0.5, 1.0)))),
+                Step(moment + 0.2, "start", (broker,)),
+            ]
+        if rng.random() < 0.2:
+            steps.append(Step(at, "fill", (rng.choice((parent, name)), 0.4)))
+    times = sorted(now + rng.random() * (at + 1.0 - now) for _ in range(10))
+    steps += [Step(time, "publish", (rng.choice(publishers), event(rng))) for time in times]
+    return [*steps, Step(at + 3.0, "rest", (event(rng),))]
 
 
 class _Drawer:
