@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from thatch.broker import Policy, Settings
+from thatch.delivery.postponed import Postponed
 from thatch.protocol.messages import Advertise, Flush, Message, Publish, Settled, Subscribe, Synced
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import HOME, Program
@@ -130,3 +132,83 @@ def test_the_answer_to_synced_does_not_overtake_what_waits_for_its_commit() -> N
     assert kinds.index("Subscribe") < settled
     assert kinds.index("Subscribe") < kinds.index("Flushed")
     assert {type(each) for by, _, each in nodes.seen.said_by if by == "B1"} & {Flush, Advertise, Subscribe} == {Flush}
+
+
+def test_events_of_one_publisher_stay_in_order_while_a_disk_on_the_way_is_full() -> None:
+    """HOLES 13: B2's disk is full for a while. What it refuses waits, and what the same publisher publishes after it;
+    events of another publisher and control messages go on."""
+    nodes = Nodes(3, latency=0.001)
+    ann, bob = nodes.program("ann", "B3"), nodes.program("bob", "B2")
+    cat, dan = nodes.program("cat", "B1"), nodes.program("dan", "B1")
+    for program in (cat, dan):
+        program.advertise("a", "TRUE")
+    bob.advertise("a", "x = 0")
+    ann.keep("k", "x < 6")
+    bob.subscribe("s", "x >= 6")
+    nodes.run(3.0)
+    first, middle = (nodes.network.machines[name].process for name in ("B1", "B2"))
+    assert first is not None and middle is not None
+    stream = first.driver.stream("B2")
+    stream.limits = replace(stream.limits, unacknowledged_bytes_max=2**20)
+    for end in middle.ends:
+        if isinstance(end, NeighbourEnd) and end.session is not None and end.name == "B1":
+            end.session._postponed = Postponed(2**20)
+    middle.store.full_until = nodes.network.now + 2.0
+    for at in range(120):
+        cat.publish(event(at))
+        if 20 <= at < 60:
+            dan.publish({"x": 11, "y": 11})
+        if at == 60:
+            came = nodes.seen.got
+            assert len([id for id in came["bob"] if id.startswith("dan")]) == 40
+            assert middle.store.is_full and len([id for id in came["ann"] if id.startswith("cat")]) < 10
+            cat.subscribe("c", "x = 0")
+        if at == 64:
+            assert "B1/cat/c" in middle.driver.broker.received_from("subscriptions", "B1")
+        nodes.run(0.025)
+    nodes.run(10.0)
+    for name, count in (("ann", 60), ("bob", 60)):
+        numbers = [int(id.rpartition(":")[2]) for id in nodes.seen.got[name] if id.startswith("cat")]
+        assert numbers == sorted(numbers) and len(numbers) == count, name
+    assert middle.driver.refused_for_space
+
+
+def test_what_is_too_much_to_wait_for_a_full_disk_comes_again_in_order() -> None:
+    nodes = Nodes(2, latency=0.001)
+    ann, cat = nodes.program("ann", "B2"), nodes.program("cat", "B1")
+    cat.advertise("a", "TRUE")
+    ann.keep("k", "TRUE")
+    nodes.run(3.0)
+    process = nodes.network.machines["B2"].process
+    assert process is not None
+    ends = [each for each in process.ends if isinstance(each, NeighbourEnd) and each.session is not None]
+    assert ends[0].session is not None
+    ends[0].session._postponed._bytes_max = 400
+    process.store.full_until = nodes.network.now + 1.0
+    for at in range(60):
+        cat.publish(event(at))
+        nodes.run(0.02)
+    nodes.run(10.0)
+    assert ends[0].reason.startswith("there is room"), "it was to begin again"
+    assert [int(id.rpartition(":")[2]) for id in nodes.seen.got["ann"]] == list(range(1, 61))
+
+
+def test_a_flush_is_answered_behind_events_that_wait_for_a_full_disk() -> None:
+    nodes = Nodes(3, latency=0.001)
+    ann, bob, cat = nodes.program("ann", "B3"), nodes.program("bob", "B3"), nodes.program("cat", "B1")
+    cat.advertise("a", "TRUE")
+    ann.subscribe("s", "TRUE")
+    bob.keep("k", "TRUE")
+    nodes.run(3.0)
+    middle = nodes.network.machines["B2"].process
+    assert middle is not None
+    middle.store.full_until = nodes.network.now + 3.0
+    for at in range(20):
+        cat.publish(event(at))
+        nodes.run(0.05)
+    ann._say(ann.state.flush(HOME))
+    nodes.run(0.5)
+    assert not ann.state.is_flushed(HOME) and len(nodes.seen.got["ann"]) < 20
+    while not ann.state.is_flushed(HOME):
+        nodes.run(0.005)
+    assert len(nodes.seen.got["ann"]) == 20

@@ -16,5 +16,6 @@ of its own. In reading order:
     queues        durable subscriptions
     outgoing      what waits to be written to a connection, and in which order
     publisher     what a client publishes over one connection
+    postponed     events from a neighbour that wait for room on the disk
     neighbour     what two nodes say to one another about events
 """

@@ -227,10 +227,12 @@ class Driver:
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
-    def publish(self, messages: Sequence[Publish], link: str) -> list[Outcome]:
+    def publish(self, messages: Sequence[Publish], link: str, is_full: bool | None = None) -> list[Outcome]:
         """What becomes of each event. Many at once are looked up together, in a fraction of the time. If some fail, the
-        others are routed all the same, and the first error is raised."""
+        others are routed all the same, and the first error is raised. `is_full`: whether what has to be kept is refused
+        because the disk is full; None: as the journal says now."""
         now = self.clock()
+        is_full = self.journal.is_full if is_full is None else is_full
         effects: Sequence[Sequence[Effect | Exception]]
         if len(messages) == 1:
             effects = [self.broker.handle(messages[0], link, now)]
@@ -240,7 +242,7 @@ class Driver:
         errors: list[Exception] = []
         if self.attachments.names:
             effects = [self._passed_on(each, message, link) for each, message in zip(effects, messages, strict=True)]
-        outcomes = [self._route(each, sending, errors) for each in effects]
+        outcomes = [self._route(each, is_full, sending, errors) for each in effects]
         for name, (events, bare) in sending.items():
             self.stream(name).append_all(events, self._is_durable(name), self.clock(), bare)
         for error in errors[1:]:
@@ -268,12 +270,16 @@ class Driver:
         return link in self.attachments.names or self.broker.links[link].is_durable
 
     def _route(
-        self, effects: Sequence[Effect | Exception], sending: dict[str, Sending], errors: list[Exception]
+        self,
+        effects: Sequence[Effect | Exception],
+        is_full: bool,
+        sending: dict[str, Sending],
+        errors: list[Exception],
     ) -> Outcome:
         """The effects of one event. What goes to neighbours is put into `sending`, its error into `errors`."""
         if not effects:
             return Outcome.ROUTED
-        if self.journal.is_full and any(map(self._is_kept, effects)):
+        if is_full and any(map(self._is_kept, effects)):
             self.refused_for_space += 1
             return Outcome.REFUSED
         outcome, links, placed = Outcome.ROUTED, self.broker.links, self.attachments.names

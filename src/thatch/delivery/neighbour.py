@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from thatch.delivery.driver import Driver, Outcome
 from thatch.delivery.history import LIFE_SHIFT, check_admitted, derived_life, known_after, missing, ordinal_of
 from thatch.delivery.journal import NeighbourRow
+from thatch.delivery.postponed import Postponed
 from thatch.delivery.stream import Send
 from thatch.errors import PeerError
 from thatch.protocol import wire
@@ -24,6 +25,7 @@ from thatch.protocol.messages import Flushed, Message
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 
 RETURNED_MAX = 1_000  # subscriptions in a message
+POSTPONED_MAX = 64  # events that have waited, taken at once
 
 
 class NeighbourSession:
@@ -37,7 +39,7 @@ class NeighbourSession:
     ) -> None:
         """`send` forwards numbered events to this neighbour, `send_first` sends a message before any later event, and
         `returned` takes subscriptions that this node had, by id."""
-        self.name, self.waits_for_space = name, False  # a full disk cost it an event, which comes again after a cut
+        self.name = name
         self._driver, self._send, self._send_first, self._returned = driver, send, send_first, returned
         self._arrivals, self._peer = driver.arrivals(name), PeerKey(NEIGHBOUR, name)
         self._lives: Mapping[int, str] = {}  # of its store
@@ -45,6 +47,9 @@ class NeighbourSession:
         self._ticket = driver.journal.ticket  # of the last event that is kept
         self._has_taken = self._has_kept = False  # since the last acknowledgement
         self._asks = ""  # a life of ours for which it is to return interest
+        limits = driver.stream(name).limits
+        self._postponed = Postponed(2 * limits.unacknowledged_bytes_max)  # a full disk has refused them
+        self._last = 0  # the number of the last event that came, if some wait
 
     def greeting(self) -> wire.Resume:
         """What follows `Hello`, before any event."""
@@ -139,7 +144,9 @@ class NeighbourSession:
     def take(self, message: wire.Received | wire.Returned | Flushed) -> None:
         driver = self._driver
         if isinstance(message, Flushed):
-            if not self.waits_for_space:  # else it is asked for again, and comes behind what was refused
+            if self._postponed or self._postponed.has_left_out:
+                self._postponed.add(message)
+            else:
                 driver.take(message, self.name)
             return
         if isinstance(message, wire.Returned):
@@ -172,23 +179,86 @@ class NeighbourSession:
         life = self._lives.get(ordinal, "")
         if not life:
             raise PeerError(f"event {messages[0].number:,} is of a life that was not named")
-        if life != self._life and self._has_kept:
-            arrivals.commit(self._life)
-        self._has_taken, self._life = True, life
-        received = arrivals.taken.get(life, 0)
-        if messages[0].number <= received:
-            messages = [each for each in messages if each.number > received]
-        if not messages:
+        self._has_taken = True
+        if self._postponed.has_left_out:
             return
-        outcomes = driver.publish([each.event for each in messages], self.name)
-        for each, outcome in zip(messages, outcomes, strict=True):
-            if outcome is Outcome.REFUSED:
-                self.waits_for_space = True
-            if not self.waits_for_space:
-                received = max(received, each.number)  # a neighbour may send falling numbers; what is taken stays so
-        if received:
-            arrivals.note(life, received)
-        self._has_kept |= Outcome.KEPT in outcomes
+        if not self._postponed:
+            self._begin_life(life)
+        taken = max(arrivals.taken.get(life, 0), self._last)
+        if messages[0].number <= taken:
+            messages = [each for each in messages if each.number > taken]
+        is_full = driver.journal.is_full
+        if is_full or self._postponed:
+            for each in messages:
+                self._take_while_full(each, life, is_full)
+        elif messages:
+            self._has_kept |= Outcome.KEPT in driver.publish([each.event for each in messages], self.name, is_full)
+            self._note(life, max(each.number for each in messages))  # a neighbour may send falling numbers
+
+    def _begin_life(self, life: str) -> None:
+        """The events that come now are of this life."""
+        if life != self._life and self._has_kept:
+            self._arrivals.commit(self._life)
+        if life != self._life:
+            self._life, self._last = life, 0
+
+    def _note(self, life: str, number: int) -> None:
+        """Taken up to this number: what is taken stays so."""
+        self._arrivals.note(life, max(number, self._arrivals.taken.get(life, 0)))
+
+    def _take_while_full(self, message: wire.Forward, life: str, is_full: bool) -> None:
+        """An event that may be refused, or that comes while others wait."""
+        postponed = self._postponed
+        if postponed.has_left_out:
+            return
+        is_behind = bool(postponed) and (life != self._life or postponed.waits_for(message.event))
+        if is_behind or self._publish(message, is_full) is Outcome.REFUSED:
+            postponed.add(message)
+        if not postponed:
+            self._note(life, message.number)
+        elif life == self._life and not postponed.has_left_out:
+            self._last = max(self._last, message.number)
+
+    def _publish(self, message: wire.Forward, is_full: bool) -> Outcome:
+        (outcome,) = self._driver.publish([message.event], self.name, is_full)
+        self._has_kept |= outcome is Outcome.KEPT
+        return outcome
+
+    def take_postponed(self) -> bool:
+        """There is room on the disk: take some of the events that have waited for it. Whether more wait."""
+        link = self._driver.broker.links.get(self.name)
+        for _ in range(POSTPONED_MAX):
+            if not self._postponed or self._driver.journal.is_full or link is None or not link.is_met:
+                return False
+            self._take_first()
+        return bool(self._postponed)
+
+    def _take_first(self) -> None:
+        message = self._postponed.first
+        self._postponed.drop_first()
+        self._has_taken = True
+        if isinstance(message, Flushed):
+            self._driver.take(message, self.name)
+        else:
+            life = self._lives.get(message.number >> LIFE_SHIFT, "")
+            if life != self._life:
+                self._note_last()
+                self._begin_life(life)
+            self._publish(message, is_full=False)
+            self._note(life, message.number)
+        if not self._postponed:
+            self._note_last()
+
+    def _note_last(self) -> None:
+        """All events up to the last one that came are taken."""
+        if self._last:
+            self._note(self._life, self._last)
+            self._last = 0
+
+    @property
+    def is_to_begin_again(self) -> bool:
+        """Whether the neighbour has to connect again, and send what was left out, now that there is room."""
+        return self._postponed.has_left_out and not self._postponed
 
     def acknowledgement(self) -> tuple[wire.Received, int] | None:
         """Of the events that came since the last one, and the ticket that it waits for; None if there were none."""
@@ -199,7 +269,7 @@ class NeighbourSession:
         if self._has_kept and received:
             arrivals.commit(life)
             self._ticket = self._driver.journal.ticket
-        self._has_taken = self._has_kept = False
+        self._has_taken, self._has_kept = False, self._has_kept and bool(self._postponed)
         return wire.Received(received, arrivals.committed.get(life, 0)), self._ticket
 
     def end(self) -> None:

@@ -340,11 +340,31 @@ class NeighbourConnection(Connection):
             if time.monotonic() > turn:
                 await asyncio.sleep(0)
                 turn = time.monotonic() + SLICE_SECONDS
-        acknowledgement = None if self.session is None else self.session.acknowledgement()
-        if acknowledgement is not None:
-            received, ticket = acknowledgement
-            self.outgoing.answer(self.encoded(received), ticket)
+        if self._acknowledge():
             await self.node.wait_for_backlog(but=self)
+
+    def _acknowledge(self) -> bool:
+        """The events that came since the last time. Whether there were any."""
+        acknowledgement = None if self.session is None else self.session.acknowledgement()
+        if acknowledgement is None:
+            return False
+        received, ticket = acknowledgement
+        self.outgoing.answer(self.encoded(received), ticket)
+        return True
+
+    async def take_postponed(self) -> None:
+        """Events that have waited for room on the disk, if there is some."""
+        session = self.session
+        if session is None or self.reason:
+            return
+        try:
+            while session.take_postponed() and not self.reason:
+                await asyncio.sleep(0)
+            self._acknowledge()
+        except (PeerError, CallerError) as error:
+            self._fault(error)
+        if session.is_to_begin_again:
+            self.close("there is room on the disk again: send again what was not acknowledged", wire.CLOSED_FOR_GOING)
 
     def _met(self) -> NeighbourSession:
         if self.session is None:

@@ -402,16 +402,9 @@ class Node:
                 self._notices.pop(name, None)
                 if not self.is_neighbour(name):
                     self.driver.take(LinkDown(forget=True), name)
-            for connection in self._connections:
-                if (
-                    isinstance(connection, NeighbourConnection)
-                    and connection.session is not None
-                    and connection.session.waits_for_space
-                    and not self.store.is_full
-                ):
-                    connection.close(
-                        "there is room on the disk again: send again what was not acknowledged", CLOSED_FOR_GOING
-                    )
+            for connection in list(self._connections):
+                if isinstance(connection, NeighbourConnection) and not self.store.is_full:
+                    await connection.take_postponed()
             self._keep_image(IMAGE_CHANGES)
             if now - saved > STATISTICS_SECONDS:
                 saved = now

@@ -112,6 +112,11 @@ def event_prefix(publisher: str) -> str:
     return f"{publisher}:"
 
 
+def publisher_of(event: str) -> str:
+    """Who published the event with this id."""
+    return event.partition(":")[0]
+
+
 def random_token(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> str:
     """What no other process has in the ids of its events, also not under the same name or in the same second."""
     return urlsafe_b64encode(random_bytes(8)).rstrip(b"=").decode()

@@ -2,7 +2,8 @@
 
 An event that its publisher's broker has acknowledged must come to each durable subscription that wants it and had
 settled when the event was published, whatever fails in between: but for what lies in a loss that the network has to
-admit (`Loss`). Whatever comes must be wanted. A copy under another number needs a crash to explain it.
+admit (`Loss`). Whatever comes must be wanted. A copy under another number needs a crash to explain it, and so does an
+event that comes after a later one of its publisher.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from thatch.protocol.ids import publisher_of
 from thatch.protocol.messages import Publish
 from thatch.region.region import Region
 from thatch.sim.oracle import Failed
@@ -65,6 +67,7 @@ class NodeOracle:
         self.crashed_at = -1.0  # when something last happened that may make a copy
         self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
         self._numbers: dict[tuple[str, str], dict[int, None]] = {}  # by durable subscription and event
+        self._last: dict[tuple[str, str], Publication] = {}  # by durable subscription and publisher
         self._way, self._excuse = way, excuse
         self.former_ways: list[Callable[[str, str], list[str]]] = []  # before a broker was lost for good
 
@@ -95,6 +98,18 @@ class NodeOracle:
             raise Failed(f"event {event.id}, which nobody published, came to {keep.name}")
         if len(numbers) > 1 and self.crashed_at < publication.at:
             raise Failed(f"event {event.id} came to {keep.name} as {list(numbers)}, and nothing had crashed")
+        if len(numbers) == 1:
+            self._check_order(keep, publication)
+
+    def _check_order(self, keep: DurableInterest, publication: Publication) -> None:
+        """Events of one publisher come in the order in which they were published."""
+        key = keep.name, publisher_of(publication.event.id)
+        last = self._last.get(key, publication)
+        if publication.at < last.at and self.crashed_at < publication.at:
+            raise Failed(
+                f"event {publication.event.id} came to {keep.name} after {last.event.id}, and nothing had crashed"
+            )
+        self._last[key] = max(publication, last, key=lambda each: each.at)
 
     def deliver_plainly(self, program: str, ids: tuple[str, ...], event: Publish) -> None:
         for id in ids:

@@ -194,8 +194,8 @@ class NodeProcess:
             if not self.is_neighbour(name):
                 self.driver.take(LinkDown(forget=True), name)
         for end in list(self.ends):
-            if isinstance(end, NeighbourEnd) and end.waits_for_space and not self.store.is_full:
-                end.close("there is room on the disk again: send again what was not acknowledged")
+            if isinstance(end, NeighbourEnd) and not self.store.is_full:
+                end.take_postponed()
         self._after(TICK_SECONDS, self._pass_time)
 
     # --- Those who come -----------------------------------------------------------------------------------------------
@@ -400,10 +400,6 @@ class NeighbourEnd(NodeEnd):
         if dialled:
             self._connect(dialled)
 
-    @property
-    def waits_for_space(self) -> bool:
-        return self.session is not None and self.session.waits_for_space
-
     def _connect(self, name: str) -> None:
         """A link leads here from now on."""
         other = self.driver.endpoints.get(name)
@@ -455,10 +451,26 @@ class NeighbourEnd(NodeEnd):
                 self._met().take_events([message])
             else:
                 self._take(message)
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
         acknowledgement = None if self.session is None else self.session.acknowledgement()
         if acknowledgement is not None:
             received, ticket = acknowledgement
             self.outgoing.answer(self.encoded(received), ticket)
+
+    def take_postponed(self) -> None:
+        """Events that have waited for room on the disk, if there is some."""
+        if self.session is None or self.reason:
+            return
+        try:
+            while self.session.take_postponed():
+                pass
+            self._acknowledge()
+        except (PeerError, CallerError) as error:
+            self._fault(error)
+        if self.session.is_to_begin_again:
+            self.close("there is room on the disk again: send again what was not acknowledged")
 
     def _met(self) -> NeighbourSession:
         if self.session is None:

@@ -23,7 +23,7 @@ from thatch.sim.network import Clauses
 from thatch.sim.node_clients import HOME, Program
 from thatch.sim.node_network import NodeNetwork, NodeObserver
 from thatch.sim.node_oracle import DurableInterest, Loss, NodeOracle
-from thatch.sim.node_process import EPOCH, TICK_SECONDS, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
+from thatch.sim.node_process import EPOCH, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
 from thatch.sim.node_script import NodeScript, brokers_of
 from thatch.sim.oracle import Failed
 from thatch.sim.run import clauses_of_scripts
@@ -146,12 +146,11 @@ class NodeRun(NodeObserver):
         self.network.heal(one, other)
 
     def _fill(self, address: str, seconds: float) -> bool:
-        """A full disk refuses an event in the midst of others; what comes after it comes again."""
+        """What a full disk refuses comes when there is room, in order."""
         process = self.network.machines[address].process
         if process is None:
             return False
         process.store.full_until = self.network.now + seconds
-        self.oracle.note_crash(self.network.now + seconds + 2 * TICK_SECONDS)
         return True
 
     # --- Copies of stores ---------------------------------------------------------------------------------------------

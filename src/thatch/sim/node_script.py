@@ -114,7 +114,7 @@ class _Drawer:
         self.scenes: dict[Callable[[float], list[Step]], int] = {
             self._kill: 3, self._kill_two: 2, self._kill_while_away: 3, self._cut: 3, self._full: 1, self._away: 2,
             self._cancel: 1, self._new: 2, self._restore: 4, self._lose: 1, self._copy: 2, self._accept: 1,
-            self._forget: 1,
+            self._forget: 1, self._full_on_the_way: 1,
         }  # fmt: skip
 
     # --- Parts of scenes ----------------------------------------------------------------------------------------------
@@ -174,6 +174,13 @@ class _Drawer:
     def _full(self, now: float) -> list[Step]:
         broker = self.rng.choice(self.brokers)
         return [Step(now, "fill", (broker, self.rng.choice((0.3, 2.0)))), *self._events(now, 0.8, 3)]
+
+    def _full_on_the_way(self, now: float) -> list[Step]:
+        """While many events come, and maybe links are cut: they stay in order."""
+        steps = [Step(now + 0.05, "fill", (self.rng.choice(self.brokers), self.rng.choice((0.3, 1.2))))]
+        if self.rng.random() < 0.3:
+            steps += self._cut_off(now + self.rng.random(), self.rng.choice(self.links), 0.3)
+        return [*steps, *self._events(now, 1.8, 12)]
 
     def _away(self, now: float) -> list[Step]:
         """A reader is away, maybe while its broker restarts."""
