@@ -136,7 +136,7 @@ async def work(kind: str, url: str, count: int) -> None:
     async with await connect(url, kind, seconds=30) as client:
         if kind == "sub":
             clauses = {f"s{each}": f"symbol = 'S{each}' AND price >= {each % 100}" for each in range(SUBSCRIPTIONS)}
-            subscription = await client.subscribe_many(clauses)
+            subscription = await client.subscribe_many(clauses, timeout_seconds=60.0)
             ready()
             while await go():
                 for _ in range(count):

@@ -44,6 +44,7 @@ def test_each_call_waits(broker: BrokerProcess) -> None:
             alerts.next(0.05)
         with pytest.raises(CallerError, match="outside what"):
             ann.publish({"price": 900.0})
+        ann.flush()
         ann.unadvertise(advertised)
         ann.unsubscribe(alerts)
         assert list(events) == []
@@ -64,6 +65,19 @@ def test_from_the_terminal(broker: BrokerProcess, capsys: pytest.CaptureFixture[
     assert [line["event"] for line in lines] == [{"price": 5, "symbol": "A"}, {"price": 6}]
     assert main(["publish", "--url", broker.url, '{"prize": 5}']) == 2
     assert "attribute 'prize' is not in the space" in capsys.readouterr().err
+
+
+def test_a_command_waits_as_long_as_it_is_told_and_says_for_what(
+    capsys: pytest.CaptureFixture[str], broker: BrokerProcess
+) -> None:
+    assert main(["publish", "{}", "--url", "ws://127.0.0.1:1", "--timeout", "0.05"]) == 2
+    assert "ws://127.0.0.1:1 within 0.05 seconds" in capsys.readouterr().err
+    for wrong in ("0", "soon", "inf", "nan", "-1"):
+        with pytest.raises(SystemExit):
+            main(["subscribe", "TRUE", "--url", broker.url, "--timeout", wrong])
+        assert f"a number of seconds above 0 is expected, not '{wrong}'" in capsys.readouterr().err
+    assert main(["subscribe", "TRUE", "--url", broker.url, "--timeout", "1e-6", "--count", "1"]) == 2
+    assert "within 1e-06 seconds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -102,7 +116,7 @@ def test_a_clause_that_no_event_can_match_is_warned_of(
 ) -> None:
     async def said() -> str:
         clause = "price > 5 AND price < 3"
-        options = argparse.Namespace(url=broker.url, name=None, clause=clause, durable=None, count=None)
+        options = argparse.Namespace(url=broker.url, name=None, clause=clause, durable=None, count=None, timeout=5.0)
         task, text = asyncio.create_task(_print_events(options)), ""
         while "settled" not in text and not task.done():
             await asyncio.sleep(0.01)
@@ -116,7 +130,7 @@ def test_a_clause_that_no_event_can_match_is_warned_of(
 def test_waiting_for_a_broker_is_said_in_a_pipe_too(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def connect(url: str, name: str | None) -> None:
+    async def connect(url: str, name: str | None, seconds: float) -> None:
         await asyncio.sleep(0.25)
         raise Unavailable("no broker")
 

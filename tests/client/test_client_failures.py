@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.raw_peers import RawPeer, playing, run, running, url, welcome
+from helpers.raw_peers import SESSION, SPACE_JSON, RawPeer, playing, run, running, url, welcome
 from thatch import CallerError, PeerError, TimedOut, Unavailable
 from thatch.client.blocking import connect_blocking
 from thatch.client.client import AsyncClient, connect
@@ -143,6 +143,59 @@ def test_every_wait_has_a_limit_and_the_error_says_for_what() -> None:
             with pytest.raises(TimeoutError):
                 await ann.publish(EVENT, timeout_seconds=0.01)
             await ann.close(timeout_seconds=0.01)
+
+    run(scenario())
+
+
+def test_the_error_says_which_answer_has_not_come() -> None:
+    connections = 0
+
+    async def play(peer: RawPeer) -> None:
+        nonlocal connections
+        connections += 1
+        if connections == 1:
+            await welcome(peer)
+            await peer.say(["Accepted", (await peer.read("Advertise"))[1]])
+            await peer.read("Unsubscribe")
+
+    async def scenario() -> None:
+        async with playing(play) as address, await connect(address, "ann") as ann:
+            for work, reason in (
+                (ann.advertise("TRUE", timeout_seconds=0.1), "the broker has accepted it, and waits for other brokers"),
+                (ann.flush(timeout_seconds=0.01), "events that are on their way to .*: not all brokers have answered"),
+                (ann.subscribe("TRUE", timeout_seconds=0.1), "the broker at ws://.* has not answered"),
+            ):
+                with pytest.raises(TimedOut, match=reason):
+                    await work
+            while ann.is_connected:
+                await asyncio.sleep(0.01)
+            with pytest.raises(TimedOut, match="there is no connection to ws://"):
+                await ann.subscribe("TRUE", timeout_seconds=0.01)
+            await ann.close(timeout_seconds=0.01)
+
+    run(scenario())
+
+
+def test_a_flush_that_meets_a_lost_connection_is_said_again_and_answered() -> None:
+    said = list[str]()
+
+    async def play(peer: RawPeer) -> None:
+        await peer.read("Hello")
+        await peer.say(["Hello", "B1", SESSION, SPACE_JSON, False, 2, [], False, "", 5])
+        await peer.say(["Digest", peer.seq(), 1, [0], [0], b"k" * 16, [0], [0]])
+        seq = (await peer.read("Synced"))[1]
+        await peer.say(["Accepted", seq], ["Settled", seq])
+        seq = (await peer.read("Flush"))[1]
+        said.append("Flush")
+        await peer.say(["Settled", seq])
+        if len(said) > 1:
+            await peer.say(["F", seq])
+            await quiet(peer)
+
+    async def scenario() -> None:
+        async with playing(play) as address, await connect(address, "ann") as ann:
+            await asyncio.gather(ann.flush(), ann.flush())
+            assert said == ["Flush", "Flush"] and ann.connections == 2
 
     run(scenario())
 

@@ -10,17 +10,34 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from thatch.cli.arguments import OK
+from thatch.errors import shown
 
 if TYPE_CHECKING:
     from thatch.client.client import AsyncClient
 
 URL = "ws://127.0.0.1:7878"
+TIMEOUT_SECONDS = 10.0
 SHOWN_AFTER = 0.2  # seconds of waiting for a broker until that is said
 
 
 def add_client(command: argparse.ArgumentParser, about_name: str) -> None:
     command.add_argument("--url", default=URL, help=f"the broker (default {URL})")
     command.add_argument("--name", help=about_name)
+    command.add_argument(
+        "--timeout", type=_seconds, default=TIMEOUT_SECONDS, metavar="SECONDS",
+        help=f"how long to wait for the broker to answer (default {TIMEOUT_SECONDS:g})",
+    )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    """A number of seconds of an option."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds above 0 is expected, not {shown(text)}")
+    return seconds
 
 
 def run_client(work: Coroutine[Any, Any, None]) -> int:
@@ -36,7 +53,7 @@ async def connected(options: argparse.Namespace) -> AsyncIterator[AsyncClient]:
 
     waiting = asyncio.get_running_loop().call_later(SHOWN_AFTER, _show_waiting, options.url)
     try:
-        client = await connect(options.url, options.name)
+        client = await connect(options.url, options.name, options.timeout)
     finally:
         waiting.cancel()
     async with client:

@@ -90,14 +90,14 @@ async def _send_events(options: argparse.Namespace, given: Iterator[_Given]) -> 
     sent: list[_Sent] = []
     unread = ""  # why reading ended early
     async with connected(options) as client:
-        await client.advertise(options.advertise)
+        await client.advertise(options.advertise, timeout_seconds=options.timeout)
         try:
             for place, each in given:
                 try:
                     event = typed_event(each, client.space, unknown=True)
                 except CallerError as error:
                     raise CallerError(f"{place}: {error}") from None
-                sent.append(_Sent(place, event, await client.post(event)))
+                sent.append(_Sent(place, event, await client.post(event, timeout_seconds=options.timeout)))
         except CallerError as error:
             unread = str(error)
         outcomes = await asyncio.gather(*(each.outcome for each in sent), return_exceptions=True)

@@ -42,7 +42,7 @@ async def _print_events(options: argparse.Namespace) -> None:
         if client.space.where(options.clause).is_empty:
             why = why_empty(options.clause, client.space)
             print("thatch: no event can match this clause" + (f": {why}" if why else ""), file=sys.stderr, flush=True)
-        subscription = await client.subscribe(options.clause, durable=options.durable)
+        subscription = await client.subscribe(options.clause, durable=options.durable, timeout_seconds=options.timeout)
         print("settled: no matching event is missed from now on", file=sys.stderr, flush=True)
         count = 0
         async for event in subscription:

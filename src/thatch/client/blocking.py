@@ -164,6 +164,9 @@ class BlockingClient:
     ) -> None:
         self.run(self._client.unsubscribe(subscription.subscription, timeout_seconds=timeout_seconds))
 
+    def flush(self, *, timeout_seconds: float | None = TIMEOUT_SECONDS) -> None:
+        self.run(self._client.flush(timeout_seconds=timeout_seconds))
+
     def publish(
         self, event: Mapping[str, Any], payload: bytes = b"", *, timeout_seconds: float | None = TIMEOUT_SECONDS
     ) -> str:

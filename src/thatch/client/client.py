@@ -19,7 +19,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
@@ -256,7 +256,8 @@ class AsyncClient:
             self._send(self._client.subscribe(HOME, id, where))
             waits.append(self._until(SUBSCRIPTIONS, id, settled))
         try:
-            async with within(timeout_seconds, f"subscription {shown(subscription.id)} {to_stand(settled)}"):
+            awaited = f"subscription {shown(subscription.id)} {to_stand(settled)}"
+            async with within(timeout_seconds, awaited, lambda: self._why_not(SUBSCRIPTIONS, wheres)):
                 await asyncio.gather(*waits)
         except BaseException:  # the caller has no handle to it: the broker need not send its events
             for id in wheres:
@@ -279,7 +280,8 @@ class AsyncClient:
         id = id or self._next_id()
         self._send(self._client.advertise(HOME, id, where))
         try:
-            async with within(timeout_seconds, f"advertisement {shown(id)} {to_stand(settled)}"):
+            awaited = f"advertisement {shown(id)} {to_stand(settled)}"
+            async with within(timeout_seconds, awaited, lambda: self._why_not(ADVERTISEMENTS, [id])):
                 await self._until(ADVERTISEMENTS, id, settled)
         except BaseException:
             self._withdraw(ADVERTISEMENTS, id)
@@ -289,7 +291,8 @@ class AsyncClient:
     async def unadvertise(self, id: str, *, timeout_seconds: float | None = TIMEOUT_SECONDS) -> None:
         self._check()
         self._send(self._client.unadvertise(HOME, id))
-        async with within(timeout_seconds, f"the end of advertisement {shown(id)} to be accepted"):
+        awaited = f"the end of advertisement {shown(id)} to be accepted"
+        async with within(timeout_seconds, awaited, lambda: self._why_not(ADVERTISEMENTS, [id])):
             await self._until(ADVERTISEMENTS, id, False)
 
     async def replace(
@@ -308,7 +311,7 @@ class AsyncClient:
             return
         self._send(self._client.replace(HOME, subscription.id, where))
         awaited = f"another clause of subscription {shown(subscription.id)} {to_stand(settled)}"
-        async with within(timeout_seconds, awaited):
+        async with within(timeout_seconds, awaited, lambda: self._why_not(SUBSCRIPTIONS, [subscription.id])):
             await self._until(SUBSCRIPTIONS, subscription.id, settled)
         subscription.wheres[subscription.id] = where
 
@@ -325,9 +328,32 @@ class AsyncClient:
                 self._send(self._client.unsubscribe(HOME, id))
                 self._plain.pop(id, None)
                 waits.append(self._until(SUBSCRIPTIONS, id, False))
-            async with within(timeout_seconds, f"the end of subscription {shown(subscription.id)} to be accepted"):
+            awaited = f"the end of subscription {shown(subscription.id)} to be accepted"
+            async with within(timeout_seconds, awaited, lambda: self._why_not(SUBSCRIPTIONS, subscription.wheres)):
                 await asyncio.gather(*waits)
         subscription.end()
+
+    async def flush(self, *, timeout_seconds: float | None = TIMEOUT_SECONDS) -> None:
+        """Before this client moves to another broker: returns when every event of a plain subscription that was on its
+        way here has come. It waits for all brokers, also for one that is away, until that returns or is forgotten:
+        `TimedOut` says that some have not answered, and then events may still be on their way."""
+        self._check()
+        self._send(self._client.flush(HOME))
+        awaited = "events that are on their way to this client"
+        async with within(timeout_seconds, awaited, lambda: self._broker_away() or "not all brokers have answered"):
+            await self._waiters.add_flush()
+
+    def _broker_away(self) -> str:
+        """Whether it is this client's own broker that is away."""
+        return "" if self._client.homes[HOME].is_synced else f"there is no connection to {self.url}"
+
+    def _why_not(self, table: str, ids: Iterable[str]) -> str:
+        """Why what was asked for has not come about, as far as is known here."""
+        home = self._client.homes[HOME]
+        unaccepted = {id for (kind, id), _ in home.before.values() if kind == table}
+        if self._broker_away() or unaccepted.intersection(ids):
+            return self._broker_away() or f"the broker at {self.url} has not answered"
+        return "the broker has accepted it, and waits for other brokers"
 
     def _withdraw(self, table: str, id: str) -> None:
         """Take back what a call that has failed has asked for, unless the broker refused it."""
@@ -445,7 +471,9 @@ class AsyncClient:
             self._waiters.accepted(message.seq)
         elif isinstance(message, Refused):
             self._waiters.refused(message)
-        elif isinstance(message, Settled):
+        if self._client.is_flushed(HOME):
+            self._waiters.flushed()
+        if isinstance(message, Settled):
             self._waiters.settled(message.seq)
             if self._resent_after and message.seq >= self._resent_after:
                 self._resent_after = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,12 +14,13 @@ from thatch.errors import CallerError, TimedOut, code_of
 from thatch.protocol.messages import Refused
 from thatch.protocol.wire import DurableStatus
 
-TIMEOUT_SECONDS = 60.0  # of a call that waits for the broker: it may be starting again, with many subscriptions
+TIMEOUT_SECONDS = 10.0  # of a call that waits for the broker
 
 
 @asynccontextmanager
-async def within(seconds: float | None, awaited: str) -> AsyncIterator[None]:
-    """Around a wait: if it lasts longer, the error names what was waited for. None: no limit."""
+async def within(seconds: float | None, awaited: str, why: Callable[[], str] = lambda: "") -> AsyncIterator[None]:
+    """Around a wait: if it lasts longer, the error names what was waited for, and `why` it has not come as far as is
+    known then. None: no limit."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -27,7 +28,8 @@ async def within(seconds: float | None, awaited: str) -> AsyncIterator[None]:
     except TimeoutError:
         if seconds is None or not limit.expired():
             raise
-        raise TimedOut(awaited, seconds) from None
+        reason = why()
+        raise TimedOut(f"{awaited}: {reason}" if reason else awaited, seconds) from None
 
 
 def to_stand(settled: bool) -> str:
@@ -50,6 +52,19 @@ class Waiters:
     def __init__(self) -> None:
         self._until_accepted: deque[_Waiter] = deque()
         self._until_settled: deque[_Waiter] = deque()
+        self._until_flushed: list[asyncio.Future[None]] = []
+
+    def add_flush(self) -> asyncio.Future[None]:
+        """For every flush to be answered."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._until_flushed.append(future)
+        return future
+
+    def flushed(self) -> None:
+        """Every flush has been answered."""
+        waiting, self._until_flushed = self._until_flushed, []
+        for future in waiting:
+            succeed(future)
 
     def add(self, seq: int, table: str, id: str, settled: bool) -> asyncio.Future[None]:
         """For a change with this number; 0 if it will be said when the link is synced."""
@@ -76,6 +91,8 @@ class Waiters:
     def fail(self, error: Exception) -> None:
         for waiter in (*self._until_accepted, *self._until_settled):
             fail(waiter.future, error)
+        for future in self._until_flushed:
+            fail(future, error)
 
 
 def _answer(waiters: deque[_Waiter], seq: int) -> None:
