@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from link_states import PAGE, PICTURE, page, picture
 
-from helpers.broker_bench import NOTHING, SESSION, Bench
+from helpers.broker_bench import NOTHING, SESSION, SPACE, Bench
+from thatch.broker import Broker, Policy, Settings
 from thatch.broker.link_states import INPUTS, STEPS, LinkAction, LinkInput, LinkState, LinkStep
 from thatch.protocol import messages
 from thatch.protocol.messages import (
@@ -25,26 +26,44 @@ from thatch.protocol.messages import (
     Sequenced,
     Settled,
     Subscribe,
+    UnknownKind,
     seq_of,
 )
+from thatch.protocol.versions import VERSION_MAX
 
-CELLS = [(state, input) for state in LinkState for input in LinkInput]
+CELLS = [
+    (state, input)
+    for state in LinkState
+    for input in LinkInput
+    if input is not LinkInput.LISTED or state is LinkState.LISTING  # no message: it follows from one
+]
 
 
 def bench_in(state: LinkState) -> Bench:
     """A broker with a client ann that wants everything, and a neighbour B2 whose link is in this state."""
-    bench = Bench().client("ann")
-    bench.says("ann", Subscribe, "all", "x >= 0")
+    settings = Settings("subscriptions", Policy(None))
+    bench = Bench(broker=Broker("B1", SPACE, settings, page_characters=1)).client("ann")
+    for id in ("all", "more", "most"):
+        bench.says("ann", Subscribe, id, "x >= 0")
     bench.counts["B2"] = 0
     bench.handle(LinkUp(1), "B2")
-    if state in (LinkState.MET, LinkState.SYNCED):
-        bench.handle(Hello("B2", SESSION, bench.broker.space.to_json(), members=("B2",)), "B2")
-    if state is LinkState.SYNCED:
+    if state in (LinkState.MET, LinkState.LISTING, LinkState.SYNCED):
+        text = bench.broker.space.to_json()
+        bench.handle(Hello("B2", SESSION, text, members=("B2",), version_max=VERSION_MAX), "B2")
+    if state in (LinkState.LISTING, LinkState.SYNCED):
         bench.says("B2", Digest, 1, *NOTHING)
+    for _ in range(2 if state is LinkState.SYNCED else 0):
+        bench.handle(page_accepted(bench), "B2")
     if state is LinkState.DOWN:
         bench.handle(LinkDown(), "B2")
     assert bench.broker.links["B2"].state is state
     return bench
+
+
+def page_accepted(bench: Bench) -> Message:
+    """By B2, the last one that it was sent."""
+    link = bench.broker.links["B2"]
+    return Accepted(seq_of(link.session, link.sent_count))
 
 
 def message_of(bench: Bench, input: LinkInput) -> Message:
@@ -53,12 +72,16 @@ def message_of(bench: Bench, input: LinkInput) -> Message:
     found: dict[LinkInput, Message] = {
         LinkInput.LINK_UP: LinkUp(2),
         LinkInput.LINK_DOWN: LinkDown(),
-        LinkInput.HELLO: Hello("B2", SESSION, bench.broker.space.to_json(), members=("B2", "B3")),
+        LinkInput.HELLO: Hello(
+            "B2", SESSION, bench.broker.space.to_json(), members=("B2", "B3"), version_max=VERSION_MAX
+        ),
         LinkInput.DIGEST: Digest(seq, 1, *NOTHING),
+        LinkInput.ACCEPTED: page_accepted(bench),
+        LinkInput.LISTED: page_accepted(bench),
         LinkInput.NUMBERED: Subscribe(seq, "B2/bob/s", "x < 5"),
         LinkInput.SETTLED: Settled(seq_of(link.session, link.sent_count)),
         LinkInput.PUBLISH: Publish("bob:1", {"x": 3}),
-        LinkInput.FAULT: Accepted(1),  # no broker takes it
+        LinkInput.FAULT: UnknownKind(1, "Odd"),
     }
     return found[input]
 
@@ -72,6 +95,8 @@ def kinds(effects: list[Effect]) -> list[str]:
 def test_each_cell_is_what_a_broker_does(state: LinkState, input: LinkInput) -> None:
     bench, step = bench_in(state), STEPS[state][input]
     link = bench.broker.links["B2"]
+    if input is LinkInput.LISTED:
+        bench.handle(page_accepted(bench), "B2")
     settled, members = link.settled, link.members
     effects = bench.handle(message_of(bench, input), "B2")
     assert link.state is step.next
@@ -80,7 +105,9 @@ def test_each_cell_is_what_a_broker_does(state: LinkState, input: LinkInput) -> 
         LinkAction.END: effects == [],
         LinkAction.MEET: "Digest" in kinds(effects),
         LinkAction.NOTE: "Digest" not in kinds(effects) and link.members != members,
-        LinkAction.SYNC: kinds(effects)[:2] == ["Extend", "Synced"],
+        LinkAction.LIST: kinds(effects)[:2] == ["Extend", "Page"],
+        LinkAction.GO_ON: kinds(effects)[:1] == ["Page"],
+        LinkAction.SYNC: kinds(effects)[:1] == ["Synced"],
         LinkAction.TAKE: any(isinstance(each, Deliver) for each in effects)
         or "Persist" in kinds(effects)
         or link.settled > settled,

@@ -7,6 +7,7 @@ In reading order:
     tables        what came over links: entries, and an index over all of them
     image         what a broker has worked out, kept for its next start
     fitting       clauses that a neighbour can take
+    pages         what differs between two sides of a link, a part at a time
     mergers       several subscriptions forwarded as one, under ids of the link's own
     outbound      what one neighbour was sent: covered, merged, preserved
     statistics    how far from its subscriber an event parts from those of others: what pruning goes by

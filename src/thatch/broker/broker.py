@@ -31,6 +31,7 @@ from thatch.broker.intake import Intake
 from thatch.broker.link import Link
 from thatch.broker.link_states import INPUTS, LinkAction
 from thatch.broker.outbound import OutboundTable
+from thatch.broker.pages import CHARACTERS_MAX
 from thatch.broker.policy import Settings
 from thatch.broker.restore import LiveRecords, image_of
 from thatch.broker.resync import Resync
@@ -44,6 +45,7 @@ from thatch.errors import CallerError, PeerError, ThatchError, shown
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name
 from thatch.protocol.messages import (
     OPERATOR,
+    Accepted,
     Advertise,
     Attached,
     Digest,
@@ -55,6 +57,7 @@ from thatch.protocol.messages import (
     LinkDown,
     LinkUp,
     Message,
+    Page,
     Persisted,
     Publish,
     Refused,
@@ -98,9 +101,10 @@ class Broker:
         settings: Settings | None = None,
         compile: Compile | None = None,
         read_space: ReadSpace = Space.from_json,
+        page_characters: int = CHARACTERS_MAX,
     ) -> None:
         """`compile` makes a region of a clause, `read_space` a space of its JSON: brokers in one process may share the
-        work."""
+        work. `page_characters`: of what a neighbour is sent in one message when they compare what it holds."""
         check_name(name)
         self.name = name
         settings = settings or Settings()
@@ -113,13 +117,14 @@ class Broker:
         self._flushing = Flushing(forwarding, handling)
         self._growth = growth = Growth(self._router, forwarding, self._settling, handling, compile, read_space)
         self._intake = intake = Intake(name, forwarding, self._router, growth, handling)
-        resync = Resync(name, forwarding, growth, intake, handling)
+        self._resync = resync = Resync(name, forwarding, growth, intake, handling, page_characters)
         self._sessions = Sessions(name, forwarding, self._settling, self._flushing, growth, intake, resync, handling)
         self._handlers: dict[type, Callable[[Any, str], None]] = {
             Subscribe: intake.subscribe, Replace: intake.put, Advertise: intake.put,
             Unsubscribe: intake.unsubscribe, Unadvertise: intake.drop, Tick: intake.tick,
             Settled: self._settling.settle, Flush: self._flushing.flush, Flushed: self._flushing.note,
-            Extend: growth.extend, Digest: resync.answer, Synced: resync.apply, Hello: self._sessions.hello,
+            Extend: growth.extend, Digest: resync.answer, Accepted: resync.accepted, Page: resync.take_page,
+            Synced: resync.apply, Hello: self._sessions.hello,
             LinkUp: self._sessions.link_up, LinkDown: self._sessions.link_down, Refused: self._sessions.refused,
             Persisted: handling.note_persisted, Retune: self._retune, Attached: self._sessions.attach,
         }  # fmt: skip
@@ -135,6 +140,7 @@ class Broker:
         read_space: ReadSpace = Space.from_json,
         image: bytes | None = None,
         decided: Mapping[str, Decision] | None = None,
+        page_characters: int = CHARACTERS_MAX,
     ) -> Broker:
         """As it was, from all its records in order. Its links are down; what it forwards is decided again, or known,
         and compared with what each neighbour holds when the link is up.
@@ -144,7 +150,7 @@ class Broker:
         active there; others are decided as when they come. Neither is used if the space has grown since: clauses
         then mean more."""
         live = LiveRecords(records, space, read_space)
-        broker = cls(name, live.space, settings, compile, read_space)
+        broker = cls(name, live.space, settings, compile, read_space, page_characters)
         known = live.known(image, decided)
         live.load(broker._growth, broker._sessions, broker._intake, broker._forwarding, known)
         return broker
@@ -304,6 +310,11 @@ class Broker:
     def open_space(self) -> Space:
         """What events may carry; behind `space` while that spreads."""
         return self._router.open_space
+
+    @property
+    def page_characters(self) -> int:
+        """Of what a neighbour is sent in one message when they compare what it holds."""
+        return self._resync.page_characters
 
     @property
     def persisted(self) -> int:

@@ -304,6 +304,9 @@ class Forwarding:
             link.outbound.subscriptions.end_preserved()
         if not link.outbound.subscriptions.has_changed and not link.outbound.advertisements.has_changed:
             return []
+        if link.is_listing:
+            link.mark_unsent()  # it travels in a page, or when all is listed
+            return []
         if not link.is_synced:
             link.mark_unsent()
             for table in link.outbound:

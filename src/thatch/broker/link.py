@@ -1,8 +1,8 @@
 """One neighbour of a broker: its session, what it was sent, and what has settled.
 
 Its states are in link_states.py. What a neighbour should hold is kept up to date while its link is down. When the link
-is back, the neighbour says what it holds (`Digest`), what differs is sent again, and from then on every change as it
-happens.
+is back, the neighbour says what it holds (`Digest`), what differs is sent again, page by page (pages.py), and from then
+on every change as it happens.
 
 Settling. Everything sent over a link gets a number that only rises (`sent_total`), over all sessions. The neighbour
 answers with the last one that has settled on its side. What came over link K has settled here when every *other* link
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from thatch.broker.link_states import STEPS, LinkAction, LinkInput, LinkState
 from thatch.broker.outbound import OutboundTables
+from thatch.broker.pages import Differing, ReceivedPages
 from thatch.broker.policy import Policy
 from thatch.errors import PeerError
 from thatch.protocol.ids import event_prefix
@@ -93,7 +94,8 @@ class Link:
         self.name, self.is_client = peer.name, peer.is_client
         self.prefix = event_prefix(self.name)  # of the ids of a client's events
         self.state = LinkState.DOWN
-        self.is_up = self.is_met = self.is_synced = False  # follow from the state: events ask for them
+        # These follow from the state: events ask for them.
+        self.is_up = self.is_met = self.is_listing = self.is_synced = False
         self.behind: Space | None = None  # the neighbour's space, while it does not know ours
         self.session = 0  # of what is sent
         self.digest_key = b""  # of the digest in this session
@@ -111,6 +113,10 @@ class Link:
         self.settled = 0
         self._replaced_at = 0  # the first that was sent when preserved ones were last replaced
         self._synced_at = 0  # the count of `Synced` in this session
+        self.differing: Differing | None = None  # what is being listed for the neighbour
+        self._paged_at = 0  # the count of the last page in this session
+        self._space_said = "", False  # before the pages of this session
+        self.pages = ReceivedPages()  # what the peer has listed in its session
         self._has_unsent = False  # something is counted in `sent_total` that `Synced` will settle
         self.announced: Hello | None = None  # how it was greeted last
         self.outbound = OutboundTables(space, policy, owner, self.name)
@@ -130,7 +136,8 @@ class Link:
         self.state = step.next
         self.is_up = self.state is not LinkState.DOWN
         self.is_synced = self.state is LinkState.SYNCED
-        self.is_met = self.is_synced or self.state is LinkState.MET
+        self.is_listing = self.state is LinkState.LISTING
+        self.is_met = self.is_synced or self.is_listing or self.state is LinkState.MET
 
     def connect(self, session: int, digest_key: bytes) -> None:
         """The link is up: a session begins."""
@@ -139,6 +146,7 @@ class Link:
         self.session, self.sent_count, self._synced_at = session, 0, 0
         self.digest_key = digest_key
         self.peer_session = self.last_seq_received = 0
+        self.differing, self.pages, self._paged_at, self._space_said = None, ReceivedPages(), 0, ("", False)
         self.waiting.clear()
 
     def disconnect(self) -> None:
@@ -227,13 +235,32 @@ class Link:
             self._has_unsent = True
             self.sent_total += 1
 
+    def begin_listing(self, differing: Differing) -> None:
+        """The neighbour has said what it holds: what differs is listed from now on."""
+        self._step(LinkInput.DIGEST, LinkAction.LIST)
+        self.differing = differing
+
+    def next_page(self) -> int:
+        """The seq of a page that is not the last."""
+        seq = self.next_seq()
+        self._paged_at = self.sent_count
+        return seq
+
+    def accepts_page(self, seq: int) -> bool:
+        """Whether the neighbour has taken the last page that it was sent, and may get the next one."""
+        return seq == seq_of(self.session, self._paged_at)
+
+    def hears_of_space(self, text: str, is_open: bool) -> bool:
+        """The neighbour is to know our space from now on. Whether it was not sent just this in this session."""
+        is_new = self.behind is not None or self._space_said != (text, is_open)
+        self.behind, self._space_said = None, (text, is_open)
+        return is_new
+
     def sync(self) -> int:
         """All that differed has been sent. The seq of the `Synced` that says so: what settles it settles all that came
         before it, also while the link was down."""
-        self._step(LinkInput.DIGEST, LinkAction.SYNC)
-        self.behind, self._has_unsent = None, False
-        for table in self.outbound:
-            table.mark_synced()
+        self._step(LinkInput.LISTED, LinkAction.SYNC)
+        self.differing, self._has_unsent = None, False
         seq = self.next_seq()
         self._synced_at = self.sent_count
         return seq

@@ -20,12 +20,13 @@ forwarded at once: these are forwarded little by little without waiting for an i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from thatch.broker.fitting import fitted
 from thatch.broker.image import Decision
 from thatch.broker.mergers import Mergers
+from thatch.broker.pages import Room, Unlisted
 from thatch.broker.policy import Policy, Worth
 from thatch.cover import Change, CoverSet
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, alias, merger_prefix
@@ -56,6 +57,8 @@ class OutboundTable:
         self.preserved: dict[str, Prune] = {}  # how far each is still to be withdrawn over this link; {}: not at all
         self._policy, self._limits = policy, OWN_LIMITS
         self._changed: dict[str, None] = {}  # ids to look at when the message has been handled
+        self._unlisted = Unlisted()  # ids that pages are still to list
+        self._gone: dict[str, None] = {}  # ids that were listed and have left since: withdrawn when all is listed
         self._prunes: dict[str, Prune] = {}  # how far what is withdrawn now is to be withdrawn further on
         self._unsaved: dict[str, None] = {}  # preserved ones that came or went since their records were written
         self._held_back: dict[str, int] = {}  # how many each preserved one held back when it was last replaced
@@ -222,25 +225,37 @@ class OutboundTable:
     @property
     def has_changed(self) -> bool:
         """Whether there may be something to send."""
-        return bool(self._changed)
+        return bool(self._changed or self._gone)
 
     def take_updates(self) -> Updates:
         """What to send. Nothing that came and went since the last time."""
         send: list[tuple[str, str, str | None]] = []
         withdraw: list[str] = []
-        for id in self._changed if self._mergers is None else self._merge(self._mergers):
-            now = self._active_where(id) if self._mergers is None else self._mergers.wheres.get(id)
-            if now is not None and self._limits is not OWN_LIMITS and self._mergers is None:
-                now = fitted(now, self.active_set.region(id), self._limits)
-            before = self.sent.get(id)
+        for id in self._take_changed() | self._gone:
+            now, before = self._forwarded_where(id), self.sent.get(id)
             if now is not None and now != before:
                 send.append((id, now, before))
                 self.sent[id] = now
             elif now is None and before is not None:
                 withdraw.append(id)
                 del self.sent[id]
-        prunes, self._changed, self._prunes = self._prunes, {}, {}
+        prunes, self._prunes, self._gone = self._prunes, {}, {}
         return Updates(send, withdraw, prunes)
+
+    def _take_changed(self) -> dict[str, None]:
+        """The ids under which something that is forwarded may have changed."""
+        changed = self._changed if self._mergers is None else self._merge(self._mergers)
+        self._changed = {}
+        return changed
+
+    def _forwarded_where(self, id: str) -> str | None:
+        """The clause that the neighbour should hold under an id, as it can take it; None if there is none."""
+        if self._mergers is not None:
+            return self._mergers.wheres.get(id)
+        where = self._active_where(id)
+        if where is None or self._limits is OWN_LIMITS:
+            return where
+        return fitted(where, self.active_set.region(id), self._limits)
 
     def set_limits(self, limits: ProtocolLimits) -> None:
         """What the neighbour takes, before it is synced: a clause that exceeds it is sent as its hull."""
@@ -250,13 +265,42 @@ class OutboundTable:
 
     def skip_updates(self) -> None:
         """The link is down: the neighbour gets the difference when it is back."""
-        if self._mergers is not None:
-            self._merge(self._mergers)
-        self._changed, self._prunes = {}, {}
+        self._take_changed()
+        self._prunes, self._unlisted, self._gone = {}, Unlisted(), {}
 
-    def mark_synced(self) -> None:
-        """The neighbour was sent all that it should hold."""
-        self.sent, self._changed = self.forwarded(), {}
+    def begin_listing(self, wheres: Mapping[str, str], differs: Callable[[str], bool]) -> None:
+        """Of what is forwarded now, the neighbour holds some under the same clause already; where it `differs`, pages
+        list it."""
+        self.skip_updates()
+        unlisted = {id: None for id in wheres if differs(id)}
+        self.sent = {id: where for id, where in wheres.items() if id not in unlisted}
+        self._unlisted = Unlisted(unlisted)
+
+    def take_page(self, room: Room) -> dict[str, str]:
+        """What the neighbour should hold now and was not sent: as much as there is room for. What leaves meanwhile is
+        withdrawn when all is listed."""
+        for id in self._take_changed():
+            where = self._forwarded_where(id)
+            if where is None:
+                self._gone[id] = None
+            elif where != self.sent.get(id):
+                self._unlisted.add(id)
+        page: dict[str, str] = {}
+        while self._unlisted:
+            id = self._unlisted.first
+            where = self._forwarded_where(id)
+            if where is not None and where != self.sent.get(id):
+                if not room.has(id, where):
+                    break
+                room.fill(id, where)
+                page[id] = self.sent[id] = where
+            self._unlisted.drop_first()
+        return page
+
+    @property
+    def has_unlisted(self) -> bool:
+        """Whether more is to be listed."""
+        return bool(self._unlisted)
 
     def take_unsaved(self) -> dict[str, tuple[str, Prune] | None]:
         """Preserved subscriptions that came or went since the last time, with clause and hops left; None: it ended."""

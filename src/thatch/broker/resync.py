@@ -1,12 +1,22 @@
 """Resynchronisation: a peer says by a digest what it holds, and is sent what differs.
 
-Each side of a link does so for what it was sent. The neighbour's answer is one message, `Synced`: applied one by one, a
-narrowed subscription could come before one that it used to cover.
+Each side of a link does so for what it was sent. The neighbour answers in pages, each of which lists what holds when it
+is sent; the last one is `Synced`. A page adds and widens only: an id that has another clause by now is held under both
+until `Synced`, and what is gone stays until then. So what a cut leaves behind between two pages is wide enough, too.
+
+    the neighbour ── Digest ─▶
+                  ◀── Extend, Page ──      as much as there is room for in a message
+                  ── Accepted ─▶           it is on disk: the next one
+                  ◀── Synced ──            in the buckets that differed nothing else is held from now on
+
+A neighbour that knows no pages gets all in `Synced`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.growth import Growth
@@ -14,17 +24,27 @@ from thatch.broker.handling import Handling
 from thatch.broker.intake import Intake
 from thatch.broker.link import Link
 from thatch.broker.link_states import LinkAction, LinkInput
+from thatch.broker.pages import CHARACTERS_MAX, Differing, Room
 from thatch.broker.tables import Entry
 from thatch.errors import CallerError, PeerError
-from thatch.protocol.digest import bucket_of, differing, digest, digest_size, hashed
-from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, overlay_id
-from thatch.protocol.messages import Accepted, Digest, Extend, Refused, Synced
-from thatch.protocol.versions import KEYED_DIGESTS
+from thatch.protocol.digest import bucket_of, differing_buckets, digest, digest_size, hashed
+from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, alias, overlay_id
+from thatch.protocol.messages import Accepted, Digest, Extend, Page, Refused, Synced
+from thatch.protocol.versions import KEYED_DIGESTS, PAGES
 
 
 class Resync:
-    def __init__(self, name: str, forwarding: Forwarding, growth: Growth, intake: Intake, handling: Handling) -> None:
-        """`name`: of the broker."""
+    def __init__(
+        self,
+        name: str,
+        forwarding: Forwarding,
+        growth: Growth,
+        intake: Intake,
+        handling: Handling,
+        page_characters: int = CHARACTERS_MAX,
+    ) -> None:
+        """`name`: of the broker. `page_characters`: of ids and clauses in a page, unless it has one entry."""
+        self.page_characters = page_characters
         self._name, self._received, self._links = name, forwarding.received, forwarding.links
         self._growth, self._intake, self._handling = growth, intake, handling
 
@@ -43,17 +63,60 @@ class Resync:
     def answer(self, message: Digest, name: str) -> None:
         """Send a neighbour what it does not hold, and what to hold no longer."""
         link = self._links[name]
-        if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.SYNC:
+        if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.LIST:
             raise PeerError(f"{name!r} sent a digest that was not asked for")
-        self._handling.send(name, Extend(link.next_seq(), self._growth.text, self._growth.is_open))
-        listings = [
-            differing({id: (where, None) for id, where in table.forwarded().items()}, theirs, message.size, message.key)
-            for table, theirs in zip(link.outbound, hashed(message), strict=True)
+        forwarded = [table.forwarded() for table in link.outbound]
+        buckets = [
+            differing_buckets(_plain(wheres), theirs, message.size, message.key)
+            for wheres, theirs in zip(forwarded, hashed(message), strict=True)
         ]
-        self._handling.send(name, Synced(link.sync(), message.size, *listings))
+        differing = Differing(message.size, *buckets)
+        link.begin_listing(differing)
+        for (table, outbound), wheres in zip(link.outbound.items(), forwarded, strict=True):
+            outbound.begin_listing(wheres, partial(differing.has, table))
+        self._send_page(link, differing)
+
+    def accepted(self, message: Accepted, name: str) -> None:
+        """A neighbour has a page on disk, and is sent the next one."""
+        link = self._links[name]
+        if link.differing is None or link.action(LinkInput.ACCEPTED) is not LinkAction.GO_ON:
+            raise PeerError(f"{name!r} accepts a page that it was not sent")
+        if link.accepts_page(message.seq):
+            self._send_page(link, link.differing)
+
+    def _send_page(self, link: Link, differing: Differing) -> None:
+        """What holds now, of what is not listed yet; the last page ends it."""
+        space = self._growth.text, self._growth.is_open
+        if link.hears_of_space(*space):
+            self._handling.send(link.name, Extend(link.next_seq(), *space))
+        room = Room(self.page_characters) if link.version >= PAGES else Room(sys.maxsize, sys.maxsize)
+        subscriptions, advertisements = (table.take_page(room) for table in link.outbound)
+        wanted = differing.listing(SUBSCRIPTIONS, subscriptions)
+        advertised = differing.listing(ADVERTISEMENTS, advertisements)
+        if wanted is None or advertised is None or any(table.has_unlisted for table in link.outbound):
+            self._handling.send(link.name, Page(link.next_page(), subscriptions, advertisements))
+        else:
+            self._handling.send(link.name, Synced(link.sync(), differing.size, wanted, advertised))
+
+    def take_page(self, message: Page, name: str) -> None:
+        """Hold what a neighbour lists, and beside it what it had under the same ids."""
+        link = self._links[name]
+        if link.is_client or link.pages.is_whole:
+            raise PeerError(f"{name!r} sent a page that was not asked for")
+        for table, wheres in ((SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)):
+            held = self._received.table(table).of_link(name)
+            for id, where in wheres.items():
+                before, stays = held.get(id), alias(id, f"{name}/")
+                if before is not None and before.where != where:
+                    if stays not in held:  # else it is from a session that was cut before: what had settled then
+                        self._intake.hold(table, link, stays, before.where, before.expires)
+                    link.pages.note_widened(table, stays)
+                self._intake.hold(table, link, id, where, None)
+                link.pages.note(table, id)
+        self._handling.send(name, Accepted(message.seq))
 
     def apply(self, message: Synced, name: str) -> None:
-        """Hold what a peer lists, and nothing else in the buckets that it lists."""
+        """Hold what a peer lists or has listed in pages, and nothing else in the buckets that it lists."""
         if message.size < 1:
             raise PeerError(f"a listing has at least 1 bucket, not {message.size}")
         link = self._links[name]
@@ -69,10 +132,22 @@ class Resync:
                     if id:
                         self._intake.remove(table, name, overlay_id(self._name, name, id))  # the client forgets it too
             for entry in list(self._received.table(table).of_link(name).values()) if buckets else ():
-                if entry.peer_id not in listed and bucket_of(entry.peer_id, message.size) in buckets:
+                id = entry.peer_id
+                if id in listed or link.pages.has(table, id):
+                    continue
+                if bucket_of(id, message.size) in buckets:
                     self._intake.remove(table, name, entry.id)
         if link.is_client:
             self._handling.send(name, Accepted(message.seq))
+            return
+        for table, stays in link.pages.end().items():
+            for id in stays:
+                self._intake.remove(table, name, id)
+
+
+def _plain(wheres: Mapping[str, str]) -> Iterable[tuple[str, str, None]]:
+    """Ids and clauses that a neighbour should hold: it knows no leases."""
+    return ((id, where, None) for id, where in wheres.items())
 
 
 def _as_the_peer_knows_them(entries: Mapping[str, Entry]) -> list[tuple[str, str, float | None]]:

@@ -22,8 +22,8 @@ from thatch.protocol.messages import (
     Advertise,
     Deliver,
     Effect,
-    Listing,
     Message,
+    Page,
     Persist,
     Publish,
     Reject,
@@ -238,8 +238,8 @@ class Stories:
             self._note_sent(table, message.id, link, decided, cause)  # type: ignore[attr-defined]
             if isinstance(message, Subscribe):
                 self._note_withdrawn(table, message.retracts, link, decided, cause)
-        for name, buckets in _listings(message):
-            for id in [id for bucket in buckets.values() for id in bucket]:
+        for name, all_of_it in _listings(message):
+            for id in all_of_it:
                 self._add([id, link], f"{shown(id)} listed among {name} for {link!r}, which held others")
 
     def _note_sent(self, table: str, id: str, link: str, decided: Decided, cause: str) -> None:
@@ -263,7 +263,7 @@ class Stories:
         self, message: Publish, link: str, state: LinkState | None, effects: Sequence[Effect | Exception], space: Space
     ) -> None:
         id, event = message.id, f"event {shown(message.id)}"
-        if state not in (LinkState.MET, LinkState.SYNCED):
+        if state not in (LinkState.MET, LinkState.LISTING, LinkState.SYNCED):
             why = f"the link is {'unknown' if state is None else state.value}"
             self._add([id, link], f"{event} of {link!r}: ignored, {why}")
             return
@@ -306,10 +306,14 @@ class Stories:
         return found
 
 
-def _listings(message: Message) -> tuple[tuple[str, Listing], ...]:
-    if not isinstance(message, Synced):
-        return ()
-    return (SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)
+def _listings(message: Message) -> tuple[tuple[str, list[str]], ...]:
+    """The ids that a message lists, by table."""
+    if isinstance(message, Page):
+        return (SUBSCRIPTIONS, [*message.subscriptions]), (ADVERTISEMENTS, [*message.advertisements])
+    if isinstance(message, Synced):
+        tables = (SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)
+        return tuple((name, [id for bucket in buckets.values() for id in bucket]) for name, buckets in tables)
+    return ()
 
 
 def _kind(message: Message) -> str:

@@ -45,7 +45,8 @@ IMAGE_CHANGES = 5_000  # records that an image may be behind by when nobody is i
 STALLED_SECONDS = 0.2  # a receiver that has not read anything for so long
 PATIENCE_SECONDS = 1.0  # how long publishers wait for a client that has much to read; then it is slow
 SKIPPED_SECONDS = 60.0  # between lines of the log about skipped messages
-CONTROL_MAX = 512 * 2**20  # bytes of control messages for a neighbour: a listing of all it is to hold is one message
+# Bytes of control messages for a neighbour: one of version 4 is listed all it is to hold in one message.
+CONTROL_MAX = 512 * 2**20
 
 
 class Node:

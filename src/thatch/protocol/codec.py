@@ -25,6 +25,7 @@ from thatch.protocol.messages import (
     Flushed,
     Hello,
     Message,
+    Page,
     Publish,
     Refused,
     Replace,
@@ -43,8 +44,8 @@ from thatch.space.space import Space
 BYTES_MAX = LIMITS[VERSION_MIN].frame_bytes_max
 
 OnTheWire = (
-    Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Digest | Synced | Flush | Publish
-    | Hello | Accepted | Settled | Flushed | Refused
+    Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Digest | Page | Synced | Flush
+    | Publish | Hello | Accepted | Settled | Flushed | Refused
 )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from thatch.errors import PeerError
 from thatch.protocol.messages import Digest, Listing
 
-BUCKET = 16  # entries that share a hash in a digest
+BUCKET = 16  # entries that share a hash in a digest,
+BUCKETS_MAX = 2**16  # or more: a digest fits into a message, however much there is
 KEY_BYTES = 16
 
 
@@ -44,17 +45,25 @@ def hashed(message: Digest) -> tuple[Hashed, Hashed]:
     )
 
 
-def differing(held: Mapping[str, tuple[str, float | None]], theirs: Hashed, size: int, key: bytes = b"") -> Listing:
-    """The buckets of a digest in which a neighbour holds something else, and what it is to hold there."""
+def differing_buckets(
+    held: Iterable[tuple[str, str, float | None]], theirs: Hashed, size: int, key: bytes = b""
+) -> dict[int, None]:
+    """The buckets of a digest in which a neighbour holds something else."""
     for buckets in theirs if key else (theirs.hashes,):
         if size < 1 or len(buckets) != size:
             raise PeerError(f"a digest says that it has {size} buckets, and has {len(buckets)}")
-    mine = digest([(id, *each) for id, each in held.items()], size, key)
-    listing: Listing = {
-        at: {}
+    mine = digest(held, size, key)
+    return {
+        at: None
         for at in range(size)
         if mine.hashes[at] != theirs.hashes[at] or (key and mine.counts[at] != theirs.counts[at])
     }
+
+
+def differing(held: Mapping[str, tuple[str, float | None]], theirs: Hashed, size: int, key: bytes = b"") -> Listing:
+    """The buckets of a digest in which a neighbour holds something else, and what it is to hold there."""
+    entries = ((id, *each) for id, each in held.items())
+    listing: Listing = {at: {} for at in differing_buckets(entries, theirs, size, key)}
     for id, each in held.items() if listing else ():
         bucket = listing.get(bucket_of(id, size))
         if bucket is not None:
@@ -67,7 +76,7 @@ def bucket_of(id: str, size: int) -> int:
 
 
 def digest_size(entries: int) -> int:
-    return max(1, entries // BUCKET)
+    return min(max(1, entries // BUCKET), BUCKETS_MAX)
 
 
 def _hash(text: str, key: bytes = b"") -> int:

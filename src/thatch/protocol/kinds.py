@@ -121,10 +121,11 @@ KINDS = Kinds(
         Kind(m.Unadvertise, _EITHER),
         Kind(m.Extend, (_NEIGHBOUR,)),
         Kind(m.Digest, (_NODE, _NEIGHBOUR)),
+        Kind(m.Page, (_NEIGHBOUR,), 5),  # an older neighbour gets it all in `Synced`
         Kind(m.Synced, _EITHER),
         Kind(m.Flush, _EITHER),
         Kind(m.Publish, (_CLIENT,)),
-        Kind(m.Accepted, (_NODE,)),
+        Kind(m.Accepted, (_NODE, _NEIGHBOUR)),
         Kind(m.Settled, (_NODE, _NEIGHBOUR)),
         Kind(m.Flushed, (_NODE, _NEIGHBOUR), FLUSHES, lambda flushed: m.Settled(flushed.seq)),
         Kind(m.Refused, (_CLIENT, _NODE, _NEIGHBOUR)),

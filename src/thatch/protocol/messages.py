@@ -128,8 +128,17 @@ class Digest(Sequenced, frozen=True, tag="Digest", array_like=True):
 Listing = dict[int, dict[str, tuple[str, float | None]]]  # bucket -> id -> clause, lease
 
 
+class Page(Sequenced, frozen=True, tag="P", array_like=True):
+    """Of what differed, a part: hold this, too. What an id had stays in force beside it, and nothing goes, until
+    `Synced`, which is the last page. The next one is sent when `Accepted` has answered this one."""
+
+    subscriptions: dict[str, str] = {}  # id -> clause
+    advertisements: dict[str, str] = {}
+
+
 class Synced(Sequenced, frozen=True, tag="Synced", array_like=True):
-    """In these buckets, which differed, hold exactly this. One message, so that nothing is missed half-way."""
+    """In these buckets, which differed, hold exactly this and what pages have listed. What goes or narrows does so in
+    one step, so that nothing is missed half-way."""
 
     size: Number
     subscriptions: Listing = {}

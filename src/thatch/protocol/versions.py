@@ -22,6 +22,7 @@ VERSION_MIN, VERSION_MAX = 2, 5
 RIGID = 2  # the last version whose readers refuse what they do not know
 KEYED_DIGESTS = 4  # the first version whose digests have a key
 FLUSHES = 5  # the first version in which a `Flush` has an answer of its own
+PAGES = 5  # the first version that is sent what differs in pages
 SUBPROTOCOL = "thatch"  # of the WebSocket: both sides read what has grown
 
 # Capabilities: names in the map of a Hello. One that is not known is ignored.

@@ -14,7 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from thatch.broker import Broker, Policy
-from thatch.protocol.messages import Advertise, Message, Publish, Replace, Subscribe, Synced, Unadvertise, Unsubscribe
+from thatch.protocol.messages import (
+    Advertise,
+    Message,
+    Page,
+    Publish,
+    Replace,
+    Subscribe,
+    Synced,
+    Unadvertise,
+    Unsubscribe,
+)
 
 Cost = Callable[[Message, float, Broker], float]  # of a message that took so many seconds to handle here: seconds
 COMPARISON = 1e-3  # seconds, of the complex engine
@@ -65,6 +75,8 @@ def _charged(subscription: Callable[[Broker], float], column: int) -> Cost:
             return UNSUBSCRIPTION * (1 + len(message.also)) + len(message.replacements) * subscription(broker)
         if isinstance(message, Unadvertise):
             return UNSUBSCRIPTION
+        if isinstance(message, Page):
+            return (len(message.subscriptions) + len(message.advertisements)) * subscription(broker)
         if isinstance(message, Synced):
             listed = sum(map(len, message.subscriptions.values())) + sum(map(len, message.advertisements.values()))
             return listed * subscription(broker)

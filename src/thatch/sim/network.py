@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thatch.broker import Broker, ClientState, Settings
+from thatch.broker.pages import CHARACTERS_MAX
 from thatch.errors import CallerError
 from thatch.protocol import codec
 from thatch.protocol.digest import KEY_BYTES
@@ -190,8 +191,11 @@ class Network(Agenda):
 
     # --- Building ---------------------------------------------------------------------------------------------------
 
-    def add_broker(self, name: str, settings: Settings, cost: Cost = free) -> Broker:
-        broker = Broker(name, self.space, settings, self.clauses.compiled, self.clauses.read_space)
+    def add_broker(
+        self, name: str, settings: Settings, cost: Cost = free, page_characters: int = CHARACTERS_MAX
+    ) -> Broker:
+        meaning = self.clauses.compiled, self.clauses.read_space
+        broker = Broker(name, self.space, settings, *meaning, page_characters)
         self.nodes[name] = SimulatedNode(broker, cost=cost)
         return broker
 
@@ -276,7 +280,8 @@ class Network(Agenda):
             return
         settings = node.broker.settings
         meaning = self.clauses.compiled, self.clauses.read_space
-        node.broker = Broker.restored(name, self.space, node.store, settings, *meaning)
+        pages = node.broker.page_characters
+        node.broker = Broker.restored(name, self.space, node.store, settings, *meaning, page_characters=pages)
         node.is_up, node.is_busy = True, False
         for link in list(node.broker.links):
             if self.wire(name, link) is None:  # given up just before the crash

@@ -118,7 +118,7 @@ class Run(Observer):
     def _build(self) -> None:
         network = self.network
         for name in dict.fromkeys(name for link in self.links for name in link):
-            network.add_broker(name, self._settings_of(name))
+            network.add_broker(name, self._settings_of(name), page_characters=self.script.page_characters)
         for link, latency in zip(self.links, self.script.latencies, strict=True):
             network.join(*link, latency, self.script.bandwidth)
         for person in self.people.values():
@@ -320,7 +320,7 @@ class Run(Observer):
 
     def _join(self, neighbour: str, name: str) -> None:
         if neighbour in self.network.nodes and name not in self.network.nodes:
-            self.network.add_broker(name, self._settings_of(name))
+            self.network.add_broker(name, self._settings_of(name), page_characters=self.script.page_characters)
             self.links.append((neighbour, name))
             self.network.join(neighbour, name, 0.002, self.script.bandwidth)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from thatch.broker.pages import CHARACTERS_MAX
 from thatch.region.region import Region
-from thatch.sim.topology import Links, random_tree
+from thatch.sim.topology import Links, path, random_tree
 from thatch.space.space import Space
 
 SPACE = "x int not null 0..11, y int not null 0..11, kind enum('a','b','c'), name string"
@@ -42,15 +43,13 @@ class Script:
     through_codec: bool
     events_first: bool
     steps: tuple[Step, ...]
+    page_characters: int = CHARACTERS_MAX  # of what a neighbour is sent in one message when they compare what it holds
 
     def prefix(self, steps: int) -> Script:
         """The first steps, and then the rest that every run ends with."""
         kept = self.steps[:steps]
         end = Step(kept[-1].at + 5.0 if kept else 0.0, "rest", ())
-        return Script(
-            self.seed, self.links, self.latencies, self.bandwidth, self.homes, self.publishers, self.routing, self.echo,
-            self.disk_seconds, self.through_codec, self.events_first, (*kept, end),
-        )  # fmt: skip
+        return replace(self, steps=(*kept, end))
 
 
 def clause(rng: random.Random, width: float = 1.0) -> str:
@@ -100,7 +99,7 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Script:
     routing = rng.choice(("advertisements", "advertisements", "advertisements", "subscriptions", "events"))
     drawer = _Drawer(rng, links, brokers, clients, publishers)
     made: list[Step] = []
-    now = 0.0
+    now, calm = 0.0, [0.5]
     for name in publishers:
         made.append(Step(now, "advertise", (name, "a0", "TRUE" if rng.random() < 0.4 else clause(rng, 2.0))))
     for _ in range(8):
@@ -112,14 +111,19 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Script:
             made += drawer.step(now)
         now += 5.0
         made.append(Step(now, "rest", tuple(event(rng, drawer.grown) for _ in range(6))))
+        calm.append(now + 0.5)
         now += 5.0
     made += _strangers(seed, brokers, routing, now)
+    pages = random.Random(seed * 6007 + 3)  # of its own: the rest is drawn as without it
+    page_characters = pages.choice((CHARACTERS_MAX, 1, 1, 60))
+    if page_characters != CHARACTERS_MAX:
+        made += _apart(pages, links, homes, clients, publishers, pages.choice(calm))
     return Script(
         seed, links, tuple(rng.choice((0.0005, 0.002, 0.02)) for _ in links), rng.choice((None, 1e5, 2e4, 2e4)), homes,
         publishers, routing,
         echo=rng.choice((0.0, 0.0, 0.05)), disk_seconds=rng.choice((0.0, 0.0, 0.003)),
         through_codec=rng.random() < 0.15, events_first=seed % 2 == 1,
-        steps=tuple(sorted(made, key=lambda step: step.at)),
+        steps=tuple(sorted(made, key=lambda step: step.at)), page_characters=page_characters,
     )  # fmt: skip
 
 
@@ -130,6 +134,36 @@ def _strangers(seed: int, brokers: list[str], routing: str, end: float) -> list[
         return []
     others = [each for each in ("advertisements", "subscriptions", "events") if each != routing]
     return [Step(rng.random() * end, "stranger", (rng.choice(brokers), rng.choice(others)))]
+
+
+def _apart(
+    rng: random.Random, links: Links, homes: dict[str, str], clients: list[str], publishers: tuple[str, ...], at: float
+) -> list[Step]:
+    """Two sides of a link are apart while much changes; the link is cut again while they compare what they hold, page
+    by page. Of a client's subscriptions one is wide at first, so that others come out from behind it. Meanwhile there
+    are events, and more changes."""
+    client, publisher = rng.choice(clients), rng.choice(publishers)
+    link = rng.choice(path(links, homes[client], homes[publisher]) or links)
+    link = link if link in links else link[::-1]
+    ids = [f"m{number}" for number in range(rng.randint(4, 8))]
+    made = [Step(at, "subscribe", (client, ids[0], rng.choice(("TRUE", "x < 9", "y > 2")), None))]
+    made += [Step(at, "subscribe", (client, id, clause(rng), None)) for id in ids[1:]]
+    start = now = at + 1.0
+    slow = rng.choice((0.003, 0.02))
+    made += [Step(now, "slow", (*link, slow))]
+    heals = []
+    for _ in range(rng.randint(1, 4)):
+        heals.append(now + rng.choice((0.001, 0.05)))
+        made += [Step(now, "cut", link), Step(heals[-1], "heal", link)]
+        now = heals[-1] + slow * rng.choice((2.5, 4.5, 6.5, 12.5))
+    changed = [ids[0], *(rng.choice(ids) for _ in range(rng.randint(1, 6)))]
+    for number, id in enumerate(changed):
+        when = start + 0.0005 if number < 2 else rng.uniform(start, now)
+        kind = rng.choice(("replace", "replace", "unsubscribe", "subscribe"))
+        what = {"replace": (clause(rng, 0.5),), "subscribe": (clause(rng), None)}.get(kind, ())
+        made.append(Step(when, kind, (client, id, *what)))
+    made += [Step(rng.choice(heals) + slow * 12 * rng.random(), "publish", (publisher, event(rng))) for _ in range(16)]
+    return [*made, Step(now, "slow", (*link, 0.002))]
 
 
 @cache
