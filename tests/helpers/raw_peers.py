@@ -48,6 +48,13 @@ async def running(
         await node.stop()
 
 
+async def until(is_so: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for what the test knows to come."""
+    async with asyncio.timeout(seconds):
+        while not is_so():
+            await asyncio.sleep(0.002)
+
+
 def url(node: Node) -> str:
     return f"ws://127.0.0.1:{node.client_port}"
 

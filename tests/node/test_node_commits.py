@@ -15,7 +15,7 @@ import pytest
 
 from helpers.commits import Disk, rows
 from helpers.node_process import free_port
-from helpers.raw_peers import SESSION, SPACE_JSON, RawPeer, dialling, run, running, url
+from helpers.raw_peers import SESSION, SPACE_JSON, RawPeer, dialling, run, running, until, url
 from thatch.client.client import AsyncClient, connect
 from thatch.node.config import Listen
 from thatch.node.server import Node
@@ -187,12 +187,6 @@ async def played(folder: Path, disk: Disk) -> AsyncIterator[Scene]:
             disk.release()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
 async def let_it_answer(node: Node) -> None:
     """Time enough for whatever it says without waiting: it answers others meanwhile."""
     async with aiohttp.ClientSession() as session:
@@ -310,5 +304,38 @@ def test_an_acknowledgement_of_a_reader_that_is_lost_costs_a_copy_and_no_event(t
         async with running(tmp_path, **settings) as node, await connect(url(node), "bob") as bob:
             kept = await bob.subscribe("TRUE", durable="all")
             assert [(await kept.next(5)).event["number"] for _ in range(7)] == list(range(3, 10))
+
+    run(scenario())
+
+
+def test_nothing_goes_on_over_a_connection_that_was_replaced(tmp_path: Path) -> None:
+    """What it still took would be a copy for the new one, and be acknowledged there before its own commit."""
+
+    async def scenario() -> None:
+        disk = Disk()
+        async with running(tmp_path, **SETTINGS, before_commit=disk.before_commit) as node:
+            async with await connect(url(node), "bob") as bob:
+                await bob.subscribe("TRUE", durable="all", settled=False)
+            hello = ["Hello", "B9", SESSION, SPACE_JSON, False, 2, ["B9"], True, "", 3, 3]
+            resume = ["Resume", "store of B9", "", 0, {0: "a life"}]
+            async with dialling(node, "overlay") as one, dialling(node, "overlay") as two:
+                await one.say(hello, resume)
+                await one.read("Digest")
+                await one.say(["Digest", one.seq(), 1, [0], [0]], ["Synced", one.seq(), 1, {}, {}])
+                await until(
+                    lambda: node.gate.committed == node.store.ticket and bool(node.driver.broker.links["B9"].is_synced)
+                )
+                first = node.driver.endpoints["B9"]
+                events = [["Publish", f"eve:{number}", EVENT, b""] for number in range(30_000)]
+                await one.say(*(["Forward", number, event] for number, event in enumerate(events, 1)))
+                taken = node.driver.arrivals("B9").taken
+                await until(lambda: bool(taken))
+                await two.say([*hello[:2], SESSION + 1, *hello[3:]], resume)
+                await until(lambda: node.driver.endpoints["B9"] is not first)
+                before = dict(taken)
+                while (await two.read("Resume"))[0] != "Resume":
+                    pass
+                await asyncio.sleep(0.1)
+                assert taken == before and max(before.values()) < len(events)
 
     run(scenario())

@@ -5,21 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from helpers.raw_peers import run, running
+from helpers.raw_peers import run, running, until
 from thatch.errors import ConfigError
 from thatch.node.config import Config, Listen, Timing
 from thatch.node.dialling import why_unreached
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 def test_why_a_neighbour_cannot_be_reached_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from helpers.raw_peers import SESSION, RawPeer, dialling, run, running, url
+from helpers.raw_peers import SESSION, RawPeer, dialling, run, running, until, url
 from thatch.client.client import connect
 
 ALL: list[Any] = ["Keep", "all", "TRUE", 10_000, 60.0]
@@ -68,5 +68,44 @@ def test_a_durable_subscription_has_settled_when_its_own_message_has(tmp_path: P
             assert not any(each[0] == "Standing" for each in reader.came)
             await peer.say(["Settled", subscribed])
             await standing(reader, "settled")
+
+    run(scenario())
+
+
+def test_what_a_replaced_connection_had_not_handled_takes_nothing_from_the_new_one(tmp_path: Path) -> None:
+    """The last frame of the old one is handled in slices; a subscription at its end came from before."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, routing="subscriptions") as node, dialling(node) as old, dialling(node) as new:
+            await greeted(old, ALL)
+            await standing(old, "settled")
+            first = node.driver.endpoints["ann"]
+            events = [
+                ["Publish", f"ann:{number}", {"price": 1.0, "number": number}, b"x" * 200] for number in range(6000)
+            ]
+            await old.say(*events, ALL)
+            await until(lambda: node.driver.broker.links["ann"].counts.events_in > 0)
+            await new.greet("ann", ["Synced", new.seq(), 1, {0: {}}, {0: {}}], ALL, session=SESSION + 1)
+            await standing(new, "settled")
+            counts = node.driver.broker.links["ann"].counts
+            handled = -1
+            while handled != (handled := counts.events_in):  # the old frame is dealt with, or what there was of it
+                await asyncio.sleep(0.05)
+            assert handled < len(events)
+            (queue,) = node.queues
+            assert id(queue.reader) == id(node.driver.endpoints["ann"]) != id(first)
+
+    run(scenario())
+
+
+def test_the_limits_that_a_client_asks_for_last_hold_after_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            for bytes_max in (20_000, 5_000_000):
+                async with await connect(url(node), "bob") as bob:
+                    await bob.subscribe("TRUE", durable="all", bytes_max=bytes_max)
+        async with running(tmp_path) as node:
+            (queue,) = node.queues
+            assert queue.stream.limits.bytes_max == 5_000_000
 
     run(scenario())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from helpers.raw_peers import RawPeer, dialling, run, running
+from helpers.raw_peers import RawPeer, dialling, run, running, until
 from thatch.node.server import Node
 
 LATER = 8  # connections
@@ -24,12 +24,6 @@ async def is_served(node: Node, peer: RawPeer, name: str) -> bool:
         return bool((await peer.read("Hello"))[1] == node.config.name)
     except (TypeError, ConnectionError):  # the connection was shut
         return False
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 @LOOPS

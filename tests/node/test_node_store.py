@@ -268,3 +268,13 @@ def test_a_store_that_fails_says_so(tmp_path: Path) -> None:
     function(*arguments)
     assert isinstance(failures[0], sqlite3.IntegrityError)
     store.stop()
+
+
+@pytest.mark.parametrize("found", [b"", b"\0" * 33, b"\xff\xfe" * 16])
+def test_rubbish_in_the_file_that_names_the_newest_life_does_not_stop_a_start(tmp_path: Path, found: bytes) -> None:
+    """A file system that lost its last block leaves it. What is no life is not the newest one: that is announced."""
+    Store(tmp_path / "B1.thatch", "B1").stop()
+    (tmp_path / "B1.thatch.life").write_bytes(found)
+    store = Store(tmp_path / "B1.thatch", "B1")
+    assert (store.lives()[-1].since is not None) == bool(found)
+    store.stop()

@@ -82,10 +82,12 @@ class Queue(LocalClient):
         limits = self.stream.limits
         return QueueRow(self.stream.peer, limits.bytes_max, limits.seconds_max, self.stream.lost, self.expires)
 
-    def keep_for_good(self) -> None:
-        """Its client has asked for it."""
-        if self.expires is not None:
-            self.expires = None
+    def keep_for_good(self, bytes_max: int, seconds_max: float) -> None:
+        """Its client has asked for it, with these limits."""
+        before = self.row
+        self.stream.set_limits(bytes_max, seconds_max)
+        self.expires = None
+        if self.row != before:
             self.driver.journal.put_queue(self.row)
 
     @property
@@ -283,10 +285,9 @@ class Queues:
             raise CallerError(why, code="disk_full")
         if queue is None:
             queue = self._made(QueueRow(PeerKey(DURABLE_QUEUE, name), bytes_max, seconds_max, 0))
-        queue.stream.set_limits(bytes_max, seconds_max)
         queue.is_asked = True
         self._cancelled.pop(name, None)
-        queue.keep_for_good()
+        queue.keep_for_good(bytes_max, seconds_max)
         if queue.where != message.where:
             self._announce(queue.stream.peer)
             queue.answer_to(reader)

@@ -119,6 +119,8 @@ class Connection(Endpoint):
         return self.outgoing.events_bytes > self._fills_at
 
     async def take_all(self, messages: list[Message]) -> None:
+        """Handle the messages of a frame, in slices. What is left when the connection is closed from here is not: by
+        then another one may have taken its place, to which the peer says it again."""
         raise NotImplementedError
 
     def ended(self) -> None:
@@ -188,7 +190,7 @@ class ClientConnection(Connection, ClientEndpoint):
     async def take_all(self, messages: list[Message]) -> None:
         turn = time.monotonic() + SLICE_SECONDS
         at = 0
-        while at < len(messages):
+        while at < len(messages) and not self.reason:
             message = messages[at]
             if type(message) is Publish and self.publisher is not None:
                 events = _run_of(Publish, messages, at)
@@ -201,7 +203,7 @@ class ClientConnection(Connection, ClientEndpoint):
             if time.monotonic() > turn:
                 await asyncio.sleep(0)
                 turn = time.monotonic() + SLICE_SECONDS
-        acknowledgement = None if self.publisher is None else self.publisher.acknowledgement()
+        acknowledgement = None if self.publisher is None or self.reason else self.publisher.acknowledgement()
         if acknowledgement is not None:
             published, ticket = acknowledgement
             self.outgoing.answer(encode(published), ticket)
@@ -328,7 +330,7 @@ class NeighbourConnection(Connection):
     async def take_all(self, messages: list[Message]) -> None:
         turn = time.monotonic() + SLICE_SECONDS
         at = 0
-        while at < len(messages):
+        while at < len(messages) and not self.reason:
             message = messages[at]
             if type(message) is wire.Forward:
                 events = _run_of(wire.Forward, messages, at)
@@ -345,7 +347,7 @@ class NeighbourConnection(Connection):
 
     def _acknowledge(self) -> bool:
         """The events that came since the last time. Whether there were any."""
-        acknowledgement = None if self.session is None else self.session.acknowledgement()
+        acknowledgement = None if self.session is None or self.reason else self.session.acknowledgement()
         if acknowledgement is None:
             return False
         received, ticket = acknowledgement

@@ -111,7 +111,7 @@ class Store:
             self.lives(),
             secrets.token_hex(LIFE_BYTES),
             time.time(),
-            noted=life_file.read_text().strip() if life_file.exists() else "",
+            noted=life_file.read_bytes().decode("ascii", "replace").strip() if life_file.exists() else "",
             copied_at=None if mark is None else mark.made_at,
             is_restored=self._has_about(migrations.RESTORED),
             kept_at=self._connection.execute(schema.LAST_KEPT_AT).fetchone()[0] or 0.0,
