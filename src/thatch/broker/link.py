@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from thatch.broker.link_states import STEPS, LinkAction, LinkInput, LinkState
 from thatch.broker.outbound import OutboundTables
-from thatch.broker.pages import Differing, ReceivedPages
+from thatch.broker.pages import ReceivedPages, SentPages
 from thatch.broker.policy import Policy
 from thatch.errors import PeerError
 from thatch.protocol.ids import event_prefix
@@ -113,10 +113,8 @@ class Link:
         self.settled = 0
         self._replaced_at = 0  # the first that was sent when preserved ones were last replaced
         self._synced_at = 0  # the count of `Synced` in this session
-        self.differing: Differing | None = None  # what is being listed for the neighbour
-        self._paged_at = 0  # the count of the last page in this session
-        self._space_said = "", False  # before the pages of this session
-        self.pages = ReceivedPages()  # what the peer has listed in its session
+        self.sent_pages: SentPages | None = None  # while the neighbour is sent what differs
+        self.received_pages = ReceivedPages()
         self._has_unsent = False  # something is counted in `sent_total` that `Synced` will settle
         self.announced: Hello | None = None  # how it was greeted last
         self.outbound = OutboundTables(space, policy, owner, self.name)
@@ -146,7 +144,7 @@ class Link:
         self.session, self.sent_count, self._synced_at = session, 0, 0
         self.digest_key = digest_key
         self.peer_session = self.last_seq_received = 0
-        self.differing, self.pages, self._paged_at, self._space_said = None, ReceivedPages(), 0, ("", False)
+        self.sent_pages, self.received_pages = None, ReceivedPages()
         self.waiting.clear()
 
     def disconnect(self) -> None:
@@ -235,32 +233,16 @@ class Link:
             self._has_unsent = True
             self.sent_total += 1
 
-    def begin_listing(self, differing: Differing) -> None:
+    def begin_listing(self, pages: SentPages) -> None:
         """The neighbour has said what it holds: what differs is listed from now on."""
         self._step(LinkInput.DIGEST, LinkAction.LIST)
-        self.differing = differing
-
-    def next_page(self) -> int:
-        """The seq of a page that is not the last."""
-        seq = self.next_seq()
-        self._paged_at = self.sent_count
-        return seq
-
-    def accepts_page(self, seq: int) -> bool:
-        """Whether the neighbour has taken the last page that it was sent, and may get the next one."""
-        return seq == seq_of(self.session, self._paged_at)
-
-    def hears_of_space(self, text: str, is_open: bool) -> bool:
-        """The neighbour is to know our space from now on. Whether it was not sent just this in this session."""
-        is_new = self.behind is not None or self._space_said != (text, is_open)
-        self.behind, self._space_said = None, (text, is_open)
-        return is_new
+        self.behind, self.sent_pages = None, pages
 
     def sync(self) -> int:
         """All that differed has been sent. The seq of the `Synced` that says so: what settles it settles all that came
         before it, also while the link was down."""
         self._step(LinkInput.LISTED, LinkAction.SYNC)
-        self.differing, self._has_unsent = None, False
+        self.behind, self.sent_pages, self._has_unsent = None, None, False
         seq = self.next_seq()
         self._synced_at = self.sent_count
         return seq

@@ -20,13 +20,13 @@ forwarded at once: these are forwarded little by little without waiting for an i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from thatch.broker.fitting import fitted
 from thatch.broker.image import Decision
 from thatch.broker.mergers import Mergers
-from thatch.broker.pages import Room, Unlisted
+from thatch.broker.pages import Room, UnsentPages
 from thatch.broker.policy import Policy, Worth
 from thatch.cover import Change, CoverSet
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, alias, merger_prefix
@@ -53,6 +53,7 @@ class OutboundTable:
         self.active_set: CoverSet = policy.new_active_set(space)
         self.wheres: dict[str, str] = {}  # of all that was offered, forwarded or held back
         self.sent: dict[str, str] = {}  # what the neighbour holds, as far as it was sent
+        self.pages = UnsentPages(self.sent)
         self.aliases: dict[str, tuple[str, ...]] = {}  # the ids that an id is offered under, where it is not one
         self.preserved: dict[str, Prune] = {}  # how far each is still to be withdrawn over this link; {}: not at all
         self._policy, self._limits = policy, OWN_LIMITS
@@ -225,21 +226,23 @@ class OutboundTable:
     @property
     def has_changed(self) -> bool:
         """Whether there may be something to send."""
-        return bool(self._changed or self._gone)
+        return bool(self._changed or self.pages.has_gone)
 
     def take_updates(self) -> Updates:
         """What to send. Nothing that came and went since the last time."""
+        changed = self._take_changed() | self.pages.take_gone()
+        forwarded = self.forwarded(changed)
         send: list[tuple[str, str, str | None]] = []
         withdraw: list[str] = []
-        for id in self._take_changed() | self._gone:
-            now, before = self._forwarded_where(id), self.sent.get(id)
+        for id in changed:
+            now, before = forwarded.get(id), self.sent.get(id)
             if now is not None and now != before:
                 send.append((id, now, before))
                 self.sent[id] = now
             elif now is None and before is not None:
                 withdraw.append(id)
                 del self.sent[id]
-        prunes, self._prunes, self._gone = self._prunes, {}, {}
+        prunes, self._prunes = self._prunes, {}
         return Updates(send, withdraw, prunes)
 
     def _take_changed(self) -> dict[str, None]:
@@ -266,41 +269,14 @@ class OutboundTable:
     def skip_updates(self) -> None:
         """The link is down: the neighbour gets the difference when it is back."""
         self._take_changed()
-        self._prunes, self._unlisted, self._gone = {}, Unlisted(), {}
-
-    def begin_listing(self, wheres: Mapping[str, str], differs: Callable[[str], bool]) -> None:
-        """Of what is forwarded now, the neighbour holds some under the same clause already; where it `differs`, pages
-        list it."""
-        self.skip_updates()
-        unlisted = {id: None for id in wheres if differs(id)}
-        self.sent = {id: where for id, where in wheres.items() if id not in unlisted}
-        self._unlisted = Unlisted(unlisted)
+        self._prunes = {}
 
     def take_page(self, room: Room) -> dict[str, str]:
         """What the neighbour should hold now and was not sent: as much as there is room for. What leaves meanwhile is
         withdrawn when all is listed."""
-        for id in self._take_changed():
-            where = self._forwarded_where(id)
-            if where is None:
-                self._gone[id] = None
-            elif where != self.sent.get(id):
-                self._unlisted.add(id)
-        page: dict[str, str] = {}
-        while self._unlisted:
-            id = self._unlisted.first
-            where = self._forwarded_where(id)
-            if where is not None and where != self.sent.get(id):
-                if not room.has(id, where):
-                    break
-                room.fill(id, where)
-                page[id] = self.sent[id] = where
-            self._unlisted.drop_first()
-        return page
-
-    @property
-    def has_unlisted(self) -> bool:
-        """Whether more is to be listed."""
-        return bool(self._unlisted)
+        changed = self._take_changed()
+        self.pages.note_changes(changed, self.forwarded(changed))
+        return self.pages.take(room, lambda id: self.forwarded((id,)).get(id))
 
     def take_unsaved(self) -> dict[str, tuple[str, Prune] | None]:
         """Preserved subscriptions that came or went since the last time, with clause and hops left; None: it ended."""
@@ -311,13 +287,16 @@ class OutboundTable:
         """How far what leaves in this step is to be withdrawn further on."""
         self._prunes.update(prunes)
 
-    def _merge(self, mergers: Mergers) -> dict[str, None]:
-        """Give the mergers the members that are active now. The ids under which something may have changed."""
-        wheres = {id: self._active_where(id) for id in self._changed}
+    def _take_changed(self) -> dict[str, None]:
+        """The ids under which what is forwarded may have changed. Mergers get the members that are active now."""
+        changed, self._changed = self._changed, {}
+        if self._mergers is None:
+            return changed
+        wheres = {id: self._active_where(id) for id in changed}
         regions = {id: self.active_set.region(id) for id, where in wheres.items() if where is not None}
-        changed, gone = mergers.update(self._changed, wheres, regions)
+        merged, gone = self._mergers.update(changed, wheres, regions)
         self._prunes.update({merger: self._prunes[id] for id, merger in gone.items() if id in self._prunes})
-        return changed
+        return merged
 
     def _active_where(self, id: str) -> str | None:
         return self.wheres[id] if id in self.wheres and self.active_set.is_active(id) else None
@@ -340,11 +319,15 @@ class OutboundTable:
         certificates = self.active_set.passive
         return {id: Decision(where, certificates.get(id)) for id, where in self.wheres.items()}
 
-    def forwarded(self) -> dict[str, str]:
-        """Ids and clauses that the neighbour should hold."""
+    def forwarded(self, ids: Iterable[str] | None = None) -> dict[str, str]:
+        """Ids and clauses that the neighbour should hold, as it can take them: all, or those of some ids."""
         if self._mergers is not None:
-            return dict(self._mergers.wheres)
-        active = {id: self.wheres[id] for id in self.active_set.active}
+            wheres = self._mergers.wheres
+            return dict(wheres) if ids is None else {id: wheres[id] for id in ids if id in wheres}
+        if ids is None:
+            active = {id: self.wheres[id] for id in self.active_set.active}
+        else:
+            active = {id: where for id in ids if (where := self._active_where(id)) is not None}
         if self._limits is OWN_LIMITS:
             return active
         return {id: fitted(where, self.active_set.region(id), self._limits) for id, where in active.items()}

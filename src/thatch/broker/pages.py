@@ -1,7 +1,8 @@
 """Pages: what differs between two sides of a link is sent a part at a time, so that no message grows with it.
 
-    the sender     Unlisted        ids that are still to be sent     ── Page, Page, … Synced ─▶
-    the receiver   ReceivedPages   ids that came, and clauses that stay until `Synced`
+    the sender     UnsentPages     of a table: ids that are still to be sent     ── Page, Page, … Synced ─▶
+                   SentPages       of a link: what `Synced` speaks about
+    the receiver   ReceivedPages   of a link: ids that came, and clauses that stay until `Synced`
 
 Pages add and widen only. If one took something away, what is to take its place might be on a later page.
 """
@@ -9,7 +10,7 @@ Pages add and widen only. If one took something away, what is to take its place 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from thatch.protocol.digest import bucket_of
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
@@ -45,6 +46,9 @@ class Unlisted:
     def __bool__(self) -> bool:
         return bool(self._order)
 
+    def __contains__(self, id: str) -> bool:
+        return id in self._ids
+
     def add(self, id: str) -> None:
         if id not in self._ids:
             self._ids.add(id)
@@ -58,14 +62,71 @@ class Unlisted:
         self._ids.remove(self._order.popleft())
 
 
-class Differing:
-    """The buckets of a digest that differ, of each table: what `Synced` speaks about."""
+class UnsentPages:
+    """What pages are still to list of one table."""
+
+    def __init__(self, sent: dict[str, str]) -> None:
+        """`sent`: ids and clauses that the neighbour holds, as far as it was sent; kept up here while it is listed."""
+        self._sent, self._unlisted = sent, Unlisted()
+        self._gone: dict[str, None] = {}  # ids that it holds and that have left since
+
+    def begin(self, wheres: Mapping[str, str], differs: Callable[[str], bool]) -> None:
+        """Of what it should hold, the neighbour holds some under the same clause already; where it `differs`, pages
+        list it."""
+        self._unlisted, self._gone = Unlisted(id for id in wheres if differs(id)), {}
+        self._sent.clear()
+        self._sent.update({id: where for id, where in wheres.items() if id not in self._unlisted})
+
+    def note_changes(self, ids: Iterable[str], wheres: Mapping[str, str]) -> None:
+        """Something may have changed under these ids; they have these clauses now, or none."""
+        for id in ids:
+            if id not in wheres:
+                self._gone[id] = None
+            elif wheres[id] != self._sent.get(id):
+                self._unlisted.add(id)
+
+    def take(self, room: Room, where_of: Callable[[str], str | None]) -> dict[str, str]:
+        """As many ids as there is room for, with the clauses that they have now."""
+        page: dict[str, str] = {}
+        while self._unlisted:
+            id = self._unlisted.first
+            where = where_of(id)
+            if where is not None and where != self._sent.get(id):
+                if not room.has(id, where):
+                    break
+                room.fill(id, where)
+                page[id] = self._sent[id] = where
+            self._unlisted.drop_first()
+        return page
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing more is to be listed."""
+        return not self._unlisted
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether something has left that was listed."""
+        return bool(self._gone)
+
+    def take_gone(self) -> dict[str, None]:
+        """What has left: it is withdrawn when all is listed."""
+        gone, self._gone = self._gone, {}
+        return gone
+
+
+class SentPages:
+    """What a neighbour was sent in pages so far, in this session."""
 
     def __init__(self, size: int, subscriptions: Mapping[int, None], advertisements: Mapping[int, None]) -> None:
+        """`size`: of the digest. The buckets of each table that differ: what `Synced` speaks about."""
         self.size = size
         self._buckets = {SUBSCRIPTIONS: subscriptions, ADVERTISEMENTS: advertisements}
+        self._last = 0  # seq
+        self._space = "", False
 
-    def has(self, table: str, id: str) -> bool:
+    def differs(self, table: str, id: str) -> bool:
+        """Whether the neighbour may hold something else under an id."""
         return bucket_of(id, self.size) in self._buckets[table]
 
     def listing(self, table: str, wheres: Mapping[str, str]) -> Listing | None:
@@ -77,6 +138,19 @@ class Differing:
                 return None
             bucket[id] = where, None
         return listing
+
+    def note(self, seq: int) -> None:
+        """A page is sent."""
+        self._last = seq
+
+    def may_follow(self, seq: int) -> bool:
+        """Whether this one was accepted: only the last page calls for another one."""
+        return seq == self._last
+
+    def note_space(self, text: str, is_open: bool) -> bool:
+        """The neighbour is to know this space. Whether it was not sent just this."""
+        before, self._space = self._space, (text, is_open)
+        return self._space != before
 
 
 class ReceivedPages:

@@ -24,7 +24,7 @@ from thatch.broker.handling import Handling
 from thatch.broker.intake import Intake
 from thatch.broker.link import Link
 from thatch.broker.link_states import LinkAction, LinkInput
-from thatch.broker.pages import CHARACTERS_MAX, Differing, Room
+from thatch.broker.pages import CHARACTERS_MAX, Room, SentPages
 from thatch.broker.tables import Entry
 from thatch.errors import CallerError, PeerError
 from thatch.protocol.digest import bucket_of, differing_buckets, digest, digest_size, hashed
@@ -65,43 +65,47 @@ class Resync:
         link = self._links[name]
         if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.LIST:
             raise PeerError(f"{name!r} sent a digest that was not asked for")
-        forwarded = [table.forwarded() for table in link.outbound]
+        for outbound in link.outbound:
+            outbound.skip_updates()  # all of it is in what is forwarded
+        forwarded = [outbound.forwarded() for outbound in link.outbound]
         buckets = [
             differing_buckets(_plain(wheres), theirs, message.size, message.key)
             for wheres, theirs in zip(forwarded, hashed(message), strict=True)
         ]
-        differing = Differing(message.size, *buckets)
-        link.begin_listing(differing)
+        pages = SentPages(message.size, *buckets)
+        link.begin_listing(pages)
         for (table, outbound), wheres in zip(link.outbound.items(), forwarded, strict=True):
-            outbound.begin_listing(wheres, partial(differing.has, table))
-        self._send_page(link, differing)
+            outbound.pages.begin(wheres, partial(pages.differs, table))
+        self._send_page(link, pages)
 
     def accepted(self, message: Accepted, name: str) -> None:
         """A neighbour has a page on disk, and is sent the next one."""
         link = self._links[name]
-        if link.differing is None or link.action(LinkInput.ACCEPTED) is not LinkAction.GO_ON:
+        if link.sent_pages is None or link.action(LinkInput.ACCEPTED) is not LinkAction.GO_ON:
             raise PeerError(f"{name!r} accepts a page that it was not sent")
-        if link.accepts_page(message.seq):
-            self._send_page(link, link.differing)
+        if link.sent_pages.may_follow(message.seq):
+            self._send_page(link, link.sent_pages)
 
-    def _send_page(self, link: Link, differing: Differing) -> None:
+    def _send_page(self, link: Link, pages: SentPages) -> None:
         """What holds now, of what is not listed yet; the last page ends it."""
         space = self._growth.text, self._growth.is_open
-        if link.hears_of_space(*space):
+        if pages.note_space(*space):
             self._handling.send(link.name, Extend(link.next_seq(), *space))
         room = Room(self.page_characters) if link.version >= PAGES else Room(sys.maxsize, sys.maxsize)
         subscriptions, advertisements = (table.take_page(room) for table in link.outbound)
-        wanted = differing.listing(SUBSCRIPTIONS, subscriptions)
-        advertised = differing.listing(ADVERTISEMENTS, advertisements)
-        if wanted is None or advertised is None or any(table.has_unlisted for table in link.outbound):
-            self._handling.send(link.name, Page(link.next_page(), subscriptions, advertisements))
+        wanted = pages.listing(SUBSCRIPTIONS, subscriptions)
+        advertised = pages.listing(ADVERTISEMENTS, advertisements)
+        if wanted is None or advertised is None or not all(table.pages.is_empty for table in link.outbound):
+            seq = link.next_seq()
+            pages.note(seq)
+            self._handling.send(link.name, Page(seq, subscriptions, advertisements))
         else:
-            self._handling.send(link.name, Synced(link.sync(), differing.size, wanted, advertised))
+            self._handling.send(link.name, Synced(link.sync(), pages.size, wanted, advertised))
 
     def take_page(self, message: Page, name: str) -> None:
         """Hold what a neighbour lists, and beside it what it had under the same ids."""
         link = self._links[name]
-        if link.is_client or link.pages.is_whole:
+        if link.is_client or link.received_pages.is_whole:
             raise PeerError(f"{name!r} sent a page that was not asked for")
         for table, wheres in ((SUBSCRIPTIONS, message.subscriptions), (ADVERTISEMENTS, message.advertisements)):
             held = self._received.table(table).of_link(name)
@@ -110,9 +114,9 @@ class Resync:
                 if before is not None and before.where != where:
                     if stays not in held:  # else it is from a session that was cut before: what had settled then
                         self._intake.hold(table, link, stays, before.where, before.expires)
-                    link.pages.note_widened(table, stays)
+                    link.received_pages.note_widened(table, stays)
                 self._intake.hold(table, link, id, where, None)
-                link.pages.note(table, id)
+                link.received_pages.note(table, id)
         self._handling.send(name, Accepted(message.seq))
 
     def apply(self, message: Synced, name: str) -> None:
@@ -133,14 +137,14 @@ class Resync:
                         self._intake.remove(table, name, overlay_id(self._name, name, id))  # the client forgets it too
             for entry in list(self._received.table(table).of_link(name).values()) if buckets else ():
                 id = entry.peer_id
-                if id in listed or link.pages.has(table, id):
+                if id in listed or link.received_pages.has(table, id):
                     continue
                 if bucket_of(id, message.size) in buckets:
                     self._intake.remove(table, name, entry.id)
         if link.is_client:
             self._handling.send(name, Accepted(message.seq))
             return
-        for table, stays in link.pages.end().items():
+        for table, stays in link.received_pages.end().items():
             for id in stays:
                 self._intake.remove(table, name, id)
 
