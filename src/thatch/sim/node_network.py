@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from thatch.broker import Settings
+from thatch.broker.pages import CHARACTERS_MAX
 from thatch.protocol.messages import Message, Publish, next_session
 from thatch.sim.agenda import Agenda
 from thatch.sim.agreement import with_cells_of_period
@@ -46,6 +47,7 @@ class NodeNetwork:
     def __init__(self, clauses: Clauses, settings: Settings, seed: int, latency: float, observer: NodeObserver) -> None:
         self.agenda, self.rng, self.clauses = Agenda(), random.Random(seed), clauses
         self._settings, self._seed = settings, seed
+        self.page_characters = random.Random(f"pages {seed}").choice((1, CHARACTERS_MAX))
         self.latency, self.observer = latency, observer
         self.machines: dict[str, Machine] = {}  # by address
         self.programs: dict[str, Program] = {}

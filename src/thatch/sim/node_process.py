@@ -84,6 +84,7 @@ class Surroundings(Protocol):
     agenda: Agenda
     rng: random.Random
     clauses: Clauses
+    page_characters: int
 
     def settings_of(self, machine: Machine) -> Settings:
         """Of a broker that starts now."""
@@ -112,7 +113,14 @@ class NodeProcess:
         if store.space is None:
             store.set_space(clauses.space.to_json())
         meaning = clauses.compiled, clauses.read_space
-        broker = Broker.restored(machine.name, clauses.space, store.records(), around.settings_of(machine), *meaning)
+        broker = Broker.restored(
+            machine.name,
+            clauses.space,
+            store.records(),
+            around.settings_of(machine),
+            *meaning,
+            page_characters=around.page_characters,
+        )
         self.gate = Gate()
         self.driver = Driver(broker, store, NEIGHBOUR_LIMITS, self.clock, self.gate.open, rng.randbytes)
         for link in broker.links.values():
