@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.broker_bench import SESSION, Bench, is_settled
+from helpers.broker_bench import SESSION, Bench, is_settled, synced, updates
 from helpers.peers import neighbour
 from thatch.errors import CallerError
 from thatch.protocol.messages import (
@@ -62,3 +62,20 @@ def test_a_client_is_not_attached() -> None:
         bench.handle(Attached("ann", "B2"), OPERATOR)
     bench.handle(Attached("B3", "ann"), OPERATOR)
     assert bench.broker.links["ann"].is_met
+
+
+def test_what_came_from_the_lost_one_is_not_said_to_those_in_its_place() -> None:
+    """They know it from there. An advertisement of their own side, heard again, would cover those of others, and the
+    side that it came from takes it for an echo: when the lost one is forgotten, nothing is left of it there."""
+    bench = Bench().settled_neighbour("B2").settled_neighbour("B7")
+    bench.says("B2", Subscribe, "B2/bob/s", "x < 5")
+    bench.handle(LinkDown(), "B2")
+    bench.handle(Attached("B3", "B2"), OPERATOR)
+    assert synced(bench.neighbour("B3"), "B3").subscriptions == {}
+    effects = bench.says("B7", Subscribe, "B7/bob/t", "x < 3")
+    assert updates(effects, "B3") == ["Subscribe t: x < 3"], "what it covers is said"
+    assert updates(bench.handle(Attached("B3", ""), OPERATOR), "B3")[-1:] == ["Subscribe s: x < 5"]
+    bench.handle(Attached("B3", "B2"), OPERATOR)
+    bench.handle(LinkDown(forget=True), "B2")
+    bench.handle(Attached("B3", ""), OPERATOR)
+    assert list(bench.broker.outbound("subscriptions", "B3").forwarded()) == ["B7/bob/t"]

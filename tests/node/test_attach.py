@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
-from io import StringIO
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from helpers import operators
 from helpers.node_process import free_port
 from helpers.raw_peers import run, running, url
-from thatch.cli.main import main
 from thatch.client.client import AsyncClient, connect
 from thatch.client.subscription import AsyncSubscription
 from thatch.node.config import Listen
 from thatch.node.server import Node
 
 
-async def admin(node: Node, *arguments: str, status: int = 0) -> Any:
-    """The answer of `thatch admin`, or its error."""
-    with (
-        redirect_stdout(StringIO()) as out,
-        redirect_stderr(StringIO()) as err,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr(sys, "stdin", StringIO())
-        command = ["admin", *arguments, "--socket", str(node.admin.path), "--json"]
-        assert await asyncio.to_thread(main, command) == status, err.getvalue()
-    return json.loads(out.getvalue()) if out.getvalue() else err.getvalue()
+async def admin(node: Node, *arguments: str, status: int | None = 0) -> Any:
+    return await operators.admin(node.admin.path, *arguments, status=status)
+
+
+async def admin_links(node: Node) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await admin(node, "links", status=None)
+    return found
 
 
 class Star:
@@ -120,12 +111,6 @@ class Star:
                 missing = sorted(expected - {*got})
                 raise AssertionError(f"of {len(expected)} events {missing} never came to {name}") from None
         return got
-
-
-async def admin_links(node: Node) -> list[dict[str, Any]]:
-    with redirect_stdout(StringIO()) as out:
-        await asyncio.to_thread(main, ["admin", "links", "--json", "--socket", str(node.admin.path)])
-    return json.loads(out.getvalue())
 
 
 def test_children_attached_one_after_the_other_get_all_that_was_kept_anywhere(tmp_path: Path) -> None:

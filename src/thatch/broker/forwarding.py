@@ -99,7 +99,7 @@ class Forwarding:
                             link,
                             name,
                             id,
-                            [e for e in self.received.advertisements.of_id(id).values() if e.link != link.name],
+                            [e for e in self.received.advertisements.of_id(id).values() if link.hears_from(e.link)],
                         )
 
     def _offered_to(self, link: Link, table: str) -> Iterable[Entry]:
@@ -114,7 +114,7 @@ class Forwarding:
             found = ()
         else:
             found = self.received.table(table)
-        return (entry for entry in found if entry.link != link.name)
+        return (entry for entry in found if link.hears_from(entry.link))
 
     def drop(self, table: str, link: str, id: str, prune: Prune | None = None) -> bool:
         """An entry has left. `prune`: how far it is to be withdrawn toward each advertisement; None: all the way."""
@@ -182,7 +182,7 @@ class Forwarding:
             offered = {
                 entry.id: (entry.where, entry.region)
                 for entry, to in zip(coming, toward, strict=True)
-                if _is_to(entry, each.name, to)
+                if _is_to(entry, each, to)
             }
             self._exchange_at(each, leaving, gone, offered)
 
@@ -251,15 +251,14 @@ class Forwarding:
         entries = list(self.received.subscriptions.of_id(id).values())
         toward = [self.toward(entry) for entry in entries]
         for link in self.brokers() if only is None else (only,):
-            name = link.name
-            _offer(link, SUBSCRIPTIONS, id, [e for e, to in zip(entries, toward, strict=True) if _is_to(e, name, to)])
+            _offer(link, SUBSCRIPTIONS, id, [e for e, to in zip(entries, toward, strict=True) if _is_to(e, link, to)])
 
     def _offer_advertisement(self, id: str) -> None:
         if self.settings.routing != "advertisements":
             return
         entries = self.received.advertisements.of_id(id).values()
         for link in self.brokers():
-            _offer(link, ADVERTISEMENTS, id, [each for each in entries if each.link != link.name])
+            _offer(link, ADVERTISEMENTS, id, [each for each in entries if link.hears_from(each.link)])
 
     def toward(self, entry: Entry) -> dict[str, None] | None:
         """The links over which somebody advertised what it wants, in order; None: all."""
@@ -276,6 +275,17 @@ class Forwarding:
             self._offer_advertisement(entry.id)
         for entry in self.received.subscriptions:
             self._offer_subscription(entry.id, link)
+
+    def stand_for(self, link: Link, lost: str) -> None:
+        """A neighbour comes in the place of one that is lost, or of none: what came from the lost one is not offered to
+        it. It knows it from there, and what it would hear of its own side could hide what others say."""
+        others = {link.stands_for, lost}
+        link.stand_for(lost)
+        for other in sorted(others & self.links.keys()):
+            for id in list(self.received.advertisements.of_link(other)):
+                self._offer_advertisement(id)
+            for id in list(self.received.subscriptions.of_link(other)):
+                self._offer_subscription(id, link)
 
     def forget_link(self, name: str) -> list[tuple[str, str]]:
         """A neighbour has gone for good, and all that came over it. Returns that, as (table, id)."""
@@ -360,12 +370,12 @@ class Forwarding:
 
     def _is_offered(self, table: str, entry: Entry, link: Link) -> bool:
         if table == SUBSCRIPTIONS:
-            return self.settings.routing != "events" and _is_to(entry, link.name, self.toward(entry))
-        return self.settings.routing == "advertisements" and entry.link != link.name
+            return self.settings.routing != "events" and _is_to(entry, link, self.toward(entry))
+        return self.settings.routing == "advertisements" and link.hears_from(entry.link)
 
 
-def _is_to(entry: Entry, link: str, toward: dict[str, None] | None) -> bool:
-    return entry.link != link and (toward is None or link in toward)
+def _is_to(entry: Entry, link: Link, toward: dict[str, None] | None) -> bool:
+    return link.hears_from(entry.link) and (toward is None or link.name in toward)
 
 
 def _offer(link: Link, table: str, id: str, entries: list[Entry]) -> None:

@@ -210,6 +210,10 @@ class Link:
         """It has come in the place of a neighbour that is lost; "": of none."""
         self.stands_for = lost
 
+    def hears_from(self, source: str) -> bool:
+        """Whether it is told what came over a link."""
+        return source not in (self.name, self.stands_for)
+
     def end_agreement(self) -> None:
         """The partition into cells is of the space as it was."""
         self.agrees = False

@@ -91,7 +91,7 @@ class Sessions:
             self._record(newcomer)
         if newcomer.is_client:
             raise CallerError(f"{message.link!r} is the name of a client", code="name")
-        newcomer.stand_for(message.instead_of)
+        self._forwarding.stand_for(newcomer, message.instead_of)
         lost = self._links.get(message.instead_of)
         if lost is not None and not lost.is_client:
             lost.set_members((), VERSION_MAX)

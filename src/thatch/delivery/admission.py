@@ -44,6 +44,9 @@ def attach(driver: Driver, doors: Doors, name: str, instead_of: str, url: str = 
     if driver.attachments.is_lost(name):
         raise CallerError(f"{name!r} is lost, others are attached in its place: forget it first", code="not_allowed")
     known = driver.attachments.of(name)
+    link = driver.broker.links.get(name)
+    if link is not None and not link.is_client and (known is None or not known.instead_of):
+        raise CallerError(f"{name!r} is a neighbour already: attach those that were behind {instead_of!r}", code="name")
     if known is not None and known.instead_of not in ("", instead_of):
         why = f"{name!r} is attached instead of {known.instead_of!r} here: forget {known.instead_of!r} first"
         raise CallerError(why, code="not_allowed")
@@ -83,13 +86,13 @@ def forget(driver: Driver, doors: Doors, name: str) -> None:
     """Its connection must have ended before."""
     check_known(driver, name)
     doors.forget(name)
-    driver.end_attachments(name)
-    doors.give_up(driver.attachments.attached_to)
     driver.put_neighbour(NeighbourRow(name, FORGOTTEN))
     link = driver.broker.links.get(name)
     if link is not None and not link.is_client:
         driver.take(LinkDown(forget=True), name)
     driver.drop_stream(name)
+    driver.end_attachments(name)
+    doors.give_up(driver.attachments.attached_to)
 
 
 def _unknown(name: str) -> CallerError:

@@ -256,6 +256,7 @@ class Driver:
     ) -> Sequence[Effect | Exception]:
         """The effects of an event, with those on the neighbours in the place of one that is lost (attachments.py)."""
         targets: list[str] = []
+        message = Publish(message.id, message.event, message.payload)  # what else it has is of the link that it came by
         for effect in effects:
             if isinstance(effect, Reject | Exception):
                 return effects

@@ -17,6 +17,7 @@ In reading order:
     node_network  whole nodes and programs: machines, disks, cuts
     node_script   what happens in a random run of whole nodes
     node_oracle   who must get an event although nodes fail
+    node_move     a broker that is lost for good, and operators who attach its neighbours
     node_run      run a script of whole nodes and check every promise
     workload      subscriptions with a covering degree
     workflow      processes of activities

@@ -7,12 +7,11 @@ shortest_node_prefix(script)      the least number of steps that still fails
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from thatch.broker import Cells, Policy, Settings
-from thatch.delivery.admission import why_unsettled
 from thatch.delivery.history import KNOWN
 from thatch.delivery.journal import NeighbourRow
 from thatch.protocol import wire
@@ -21,13 +20,13 @@ from thatch.protocol.messages import Accepted, Message, Publish, Refused
 from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey, SubscriptionKey, SubscriptionRecord
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import HOME, Program
+from thatch.sim.node_move import Move
 from thatch.sim.node_network import NodeNetwork, NodeObserver
 from thatch.sim.node_oracle import DurableInterest, Loss, NodeOracle
 from thatch.sim.node_process import EPOCH, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
 from thatch.sim.node_script import NodeScript, brokers_of
 from thatch.sim.oracle import Failed
 from thatch.sim.run import clauses_of_scripts
-from thatch.sim.topology import path
 
 REST_MAX = 60.0  # seconds in which all is at rest when faults have ended
 POLL = 0.25
@@ -61,12 +60,12 @@ def shortest_node_prefix(script: NodeScript) -> tuple[int, str]:
 
 class NodeRun(NodeObserver):
     def __init__(self, script: NodeScript, clauses: Clauses | None = None) -> None:
-        self.script, self.links = script, list(script.links)
-        self._lost, self._parent, self._orphans = "", "", list[str]()  # a broker that is lost for good, its neighbours
+        self.script = script
         cells = Cells(("x", "y"), bits=2) if script.has_cells else None
         settings = Settings(script.routing, Policy("exact"), cells=cells, holds_events=True)  # type: ignore[arg-type]
         self.network = NodeNetwork(clauses or clauses_of_scripts(), settings, script.seed, script.latency, self)
-        self.oracle = NodeOracle(self._way, self._check_announced)
+        self.move = Move(script.links, self.network, self._publish_everywhere)
+        self.oracle = NodeOracle(self.move.way, self._check_announced)
         self.done = Counter[str]()
         self._refused: dict[tuple[Machine, str], None] = {}  # who was refused, and by whom
         self._to_refuse: dict[tuple[str, str], None] = {}  # by whom, and who has to be
@@ -91,9 +90,6 @@ class NodeRun(NodeObserver):
                 self.done[step.kind] += 1
             spent = max(spent, self.network.now - step.at)
         return NodesObserved(self.network.trace, self.oracle.guaranteed, self.oracle.excused, self.done)
-
-    def _way(self, one: str, other: str) -> list[str]:
-        return _way_along(self.links, one, other)
 
     # --- Steps of programs --------------------------------------------------------------------------------------------
 
@@ -302,40 +298,14 @@ class NodeRun(NodeObserver):
     # --- A broker that is lost for good -------------------------------------------------------------------------------
 
     def _destroy(self, address: str, parent: str) -> None:
-        """With its disk. From then on the others are linked by the one that becomes the parent."""
-        before = list(self.links)
-        self.oracle.former_ways.append(lambda one, other: _way_along(before, one, other))
-        self._lost, self._parent = address, parent
-        self._orphans = [name for link in before if address in link for name in link if name not in (address, parent)]
-        self.links = [link for link in before if address not in link]
-        self.links += [(parent, name) for name in self._orphans]
-        self.network.remove_machine(self.network.machines[address])
-        self.oracle.losses.append(Loss(address, -1.0, self.network.now))
-        self.oracle.note_crash(self.network.now)
+        self.move.destroy(address, parent, self.oracle)
 
     def _attach(self, address: str, neighbour: str) -> bool:
-        """What is kept for the lost one is copied, so it may come twice."""
-        process = self.network.machines[address].process
-        if process is None or self._lost not in process.driver.broker.links:
-            return False
-        self.oracle.note_crash(self.network.now)
-        process.attach(neighbour, self._lost, dials=address == self._parent)
-        return True
+        return self.move.attach(address, neighbour, self.oracle)
 
-    def _move_on(self) -> None:
-        """Operators attach whoever is not attached, and when all of that has settled, they forget the lost one: at the
-        parent first. One that heard no answer, because its broker ended, tries again."""
-        parent = self._process(self._parent)
-        if self._lost not in parent.driver.broker.links:
-            for name in self._orphans:
-                self._process(name).forget(self._lost)
-            return
-        ends = [pair for name in self._orphans for pair in ((name, self._parent), (self._parent, name))]
-        missing = [(one, other) for one, other in ends if self._process(one).driver.attachments.of(other) is None]
-        for one, other in missing:
-            self._attach(one, other)
-        if not missing and not why_unsettled(parent.driver, self._lost):
-            parent.forget(self._lost)
+    def _publish_everywhere(self) -> None:
+        for name in self.script.publishers:
+            self._publish(name, {"x": 4, "y": 4, "kind": "a", "name": "ann"})
 
     def _check_announced(self, loss: Loss) -> None:
         """Of what is lost with a store that goes back to the past somebody says from when to when."""
@@ -377,8 +347,8 @@ class NodeRun(NodeObserver):
         self._refused.clear()
         for machine in self.network.machines.values():
             self.network.start(machine)
-        if self._lost:
-            self._move_on()
+        if self.move.lost:
+            self.move.go_on(self.oracle)
 
     def hung_up(self, machine: Machine, peer: str, reason: str, code: str) -> None:
         if code in ("history", "store"):
@@ -425,9 +395,9 @@ class NodeRun(NodeObserver):
         if not process.store.is_idle:
             return "writes"
         broker = process.driver.broker
-        if self._lost in broker.links:
-            return f"{self._lost} is not forgotten"
-        for name in [name for link in self.links if machine.name in link for name in link if name != machine.name]:
+        if self.move.lost in broker.links:
+            return f"{self.move.lost} is not forgotten"
+        for name in self.move.neighbours(machine.name):
             link = broker.links.get(name)
             if link is None or not link.is_synced or link.sent_total != link.settled or link.waiting:
                 return f"the link to {name} has not settled"
@@ -440,7 +410,7 @@ class NodeRun(NodeObserver):
         return ""
 
     def _check_rest(self) -> None:
-        for one, other in self.links:
+        for one, other in self.move.links:
             self._check_link(one, other)
             self._check_link(other, one)
         for machine in self.network.machines.values():
@@ -501,7 +471,7 @@ class NodeRun(NodeObserver):
 
     def _is_past_unaware(self, keep: DurableInterest) -> bool:
         """Whether events of some publisher come to a durable subscription by a broker that may not know of it."""
-        ways = [self._way(self.script.homes[name], keep.home) for name in self.script.publishers]
+        ways = [self.move.way(self.script.homes[name], keep.home) for name in self.script.publishers]
         return any(broker in way for way in ways for broker in self._unaware)
 
     def _is_durable_everywhere(self, keep: DurableInterest) -> bool:
@@ -509,7 +479,7 @@ class NodeRun(NodeObserver):
         for machine in self.network.machines.values():
             if machine.name == keep.home:
                 continue
-            next_hop = self._way(machine.name, keep.home)[1]
+            next_hop = self.move.way(machine.name, keep.home)[1]
             link = None if machine.process is None else machine.process.driver.broker.links.get(next_hop)
             if link is None or not link.is_durable:
                 return False
@@ -573,7 +543,7 @@ class NodeRun(NodeObserver):
                 continue
             publication.released.setdefault(process.machine.name, self.network.now)
             for keep in publication.expected:
-                ways = [way(process.machine.name, keep.home) for way in (self._way, *self.oracle.former_ways)]
+                ways = [way(process.machine.name, keep.home) for way in (self.move.way, *self.oracle.former_ways)]
                 if publication.home != process.machine.name and any(peer in way for way in ways):
                     continue  # it came from there
                 if keep.is_removed or self.oracle.has_come(keep, event) or self.oracle.loss_of(publication, keep):
@@ -592,9 +562,3 @@ class NodeRun(NodeObserver):
             if any(each.holds(peer, event) for each in ([machine.disk] if name == machine.name else disks)):
                 return True
         return False
-
-
-def _way_along(links: Sequence[tuple[str, str]], one: str, other: str) -> list[str]:
-    """The brokers from one to another; empty if there is no way."""
-    steps = path(list(links), one, other)
-    return [] if steps is None else [one, *(step[1] for step in steps)]
