@@ -17,6 +17,7 @@ HISTORY = "tests/delivery/test_history.py::test_"
 LINKS, STATE = "tests/broker/test_broker_links.py::test_", "tests/broker/test_client_state.py::test_"
 DIGESTS, DURABLE = "tests/broker/test_digests.py::test_", "tests/broker/test_broker_durable.py::test_"
 PAGES = "tests/broker/test_pages.py::test_"
+ATTACH, ATTACHED = "tests/node/test_attach.py::test_", "tests/broker/test_attached.py::test_"
 DEFECTS = [
     # --- Who is who, and sessions ---
     Defect(
@@ -329,6 +330,44 @@ DEFECTS = [
     Defect(
         "delivery/doors.py", "if not self.is_expected(name):", "if False:",
         "tests/node/test_node_strangers.py::test_a_stranger_leaves_nothing_behind",
+    ),
+    # --- One that is lost for good, and those in its place ---
+    Defect(
+        "delivery/attachments.py", "if name in names and name in origins:", "if False:",
+        "tests/delivery/test_attachments.py::test_what_comes_from_one_of_them_goes_to_the_others_whether_anybody_asked_or_not",
+    ),
+    Defect(
+        "delivery/attachments.py", "new = [each for each in (lost, *names) if each != source and each not in found]",
+        "new = [each for each in (lost, *names) if each not in found]",
+        "tests/delivery/test_attachments.py::test_what_comes_from_one_of_them_goes_to_the_others_whether_anybody_asked_or_not",
+    ),
+    Defect(
+        "delivery/driver.py", "count = self.stream(row.name).copy_from(self.stream(row.instead_of))", "count = 0",
+        ATTACH + "children_attached_one_after_the_other_get_all_that_was_kept_anywhere",
+    ),
+    Defect(
+        "delivery/driver.py", "self.journal.put_attachment(row)\n        return count", "return count",
+        ATTACH + "children_attached_one_after_the_other_get_all_that_was_kept_anywhere",
+    ),
+    Defect(
+        "node/schema.py", "ORDER BY number DESC", "ORDER BY number",
+        "tests/delivery/test_attachments.py::test_what_is_kept_for_one_receiver_is_kept_for_another_one_too",
+    ),
+    Defect(
+        "broker/sessions.py", "lost.set_members((), VERSION_MAX)", "pass",
+        ATTACHED + "those_behind_a_lost_neighbour_may_come_in_its_place",
+    ),
+    Defect(
+        "broker/settling.py", 'others = (but, "" if source is None else source.stands_for)', "others = (but,)",
+        ATTACHED + "one_in_the_place_of_a_lost_neighbour_does_not_wait_for_it",
+    ),
+    Defect(
+        "broker/link.py", "return source not in (self.name, self.stands_for)", "return source != self.name",
+        ATTACHED + "what_came_from_the_lost_one_is_not_said_to_those_in_its_place",
+    ),
+    Defect(
+        "delivery/doors.py", "if name in self._lost:", "if False:",
+        ATTACH + "a_lost_broker_that_comes_back_is_refused_until_it_is_forgotten",
     ),
 ]  # fmt: skip
 each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=[f"{each.path}: {each.wrong.strip()}" for each in DEFECTS])
