@@ -1,6 +1,7 @@
 """A network of brokers and clients in simulated time: latency, bandwidth, service times, cuts, crashes.
 
     client ~~wire~~ broker ~~wire~~ broker          a wire delivers in order; a cut loses what is on it
+                                                    (events may lag: control messages then overtake them)
                     [queue]  one message at a time, each for as long as the cost model says; effects when it is done
 
 A queue is first in, first out; or events come first (`events_first`): they overtake what brokers tell one another about
@@ -32,6 +33,7 @@ from thatch.protocol.messages import (
     Deliver,
     Effect,
     Extend,
+    Flushed,
     Hello,
     LinkDown,
     LinkUp,
@@ -62,6 +64,8 @@ class Wire:
     is_up: bool = False
     session: int = 0
     clear_at: dict[str, float] = field(default_factory=dict)  # by the receiving end: when the last message arrives
+    lag: float = 0.0  # seconds more for events: they wait in a stream, and control messages overtake them
+    events_clear_at: dict[str, float] = field(default_factory=dict)  # by the receiving end: when the last event does
 
     def other(self, end: str) -> str:
         return self.ends[1] if end == self.ends[0] else self.ends[0]
@@ -240,7 +244,7 @@ class Network(Agenda):
         if wire.is_up or not all(end in self.clients or self.nodes[end].is_up for end in wire.ends):
             return
         self._sessions += 1
-        wire.is_up, wire.session, wire.clear_at = True, self._sessions, {}
+        wire.is_up, wire.session, wire.clear_at, wire.events_clear_at = True, self._sessions, {}, {}
         one, other = wire.ends
         for end, peer in ((one, other), (other, one)):
             if end in self.clients:
@@ -324,7 +328,13 @@ class Network(Agenda):
         if wire.bandwidth is not None:
             start = max(self.now, wire.clear_at.get(receiver, 0.0) - wire.latency) + size / wire.bandwidth
         arrival = max(start + wire.latency, wire.clear_at.get(receiver, 0.0))
-        wire.clear_at[receiver] = arrival
+        behind = wire.events_clear_at.get(receiver, 0.0)
+        if isinstance(message, Publish) and (wire.lag or behind > arrival):
+            arrival = wire.events_clear_at[receiver] = max(arrival + wire.lag, behind)
+        elif isinstance(message, Flushed):  # behind the events, and before it come control messages that are said later
+            arrival = max(arrival, behind)
+        else:
+            wire.clear_at[receiver] = arrival
         self.at(arrival, self._arrive, sender, receiver, message, wire, wire.session)
         if self._echo and isinstance(message, Sequenced | Publish) and self._random.random() < self._echo:
             self._count(message)

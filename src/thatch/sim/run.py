@@ -154,7 +154,9 @@ class Run(Observer):
     def _subscribe_at(self, person: Person, broker: str, id: str) -> None:
         where, lease = person.subscriptions[id]
         version = self.network.now, self.region(where)
-        self.oracle.interests[person.name, broker, id] = Interest(person.name, broker, id, [version], lease)
+        interest = Interest(person.name, broker, id, [version], lease)
+        interest.is_leaving = person.phase == "flushing" and broker == person.home  # it is soon withdrawn there
+        self.oracle.interests[person.name, broker, id] = interest
         client = self.network.clients[person.name]
         self.network.tell(person.name, client.subscribe(broker, id, where, lease))
 
@@ -303,6 +305,11 @@ class Run(Observer):
         if wire is not None:
             wire.latency = latency
 
+    def _lag(self, one: str, other: str, seconds: float) -> None:
+        wire = self.network.wire(one, other)
+        if wire is not None:
+            wire.lag = seconds
+
     def _crash(self, broker: str, keep_store: bool) -> None:
         if broker in self.network.nodes:
             self.is_void |= not keep_store
@@ -394,6 +401,7 @@ class Run(Observer):
         began = network.now
         while True:
             for wire in list(network.wires.values()):
+                wire.lag = 0.0
                 network.heal(wire)
             for link in self.links:
                 if network.wire(*link) is None:

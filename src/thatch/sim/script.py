@@ -118,6 +118,7 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Script:
     page_characters = pages.choice((CHARACTERS_MAX, 1, 1, 60))
     if page_characters != CHARACTERS_MAX:
         made += _apart(pages, links, homes, clients, publishers, pages.choice(calm))
+    made += _lags(seed, made, links, clients, routing)
     return Script(
         seed, links, tuple(rng.choice((0.0005, 0.002, 0.02)) for _ in links), rng.choice((None, 1e5, 2e4, 2e4)), homes,
         publishers, routing,
@@ -164,6 +165,31 @@ def _apart(
         made.append(Step(when, kind, (client, id, *what)))
     made += [Step(rng.choice(heals) + slow * 12 * rng.random(), "publish", (publisher, event(rng))) for _ in range(16)]
     return [*made, Step(now, "slow", (*link, 0.002))]
+
+
+def _lags(seed: int, made: list[Step], links: Links, clients: list[str], routing: str) -> list[Step]:
+    """Events wait for slow links while clients move: what is subscribed meanwhile settles before they have come. Drawn
+    apart: the other steps stay as they are. Not while advertisements change: their end overtakes such events, too, and
+    then the subscriptions that wait for them are withdrawn."""
+    rng, steps = random.Random(f"lags {seed}"), list[Step]()
+    rests = [step.at for step in made if step.kind == "rest"]
+    changes = [
+        step.at
+        for step in made
+        if step.kind in ("advertise", "unadvertise") or (step.kind == "move" and step.args[0] not in clients)
+    ]
+    for move in made:
+        if seed % 2 or move.kind != "move" or move.args[0] not in clients:
+            continue
+        since, until = max(at for at in rests if at <= move.at), min(at for at in rests if at > move.at)
+        if routing == "advertisements" and any(since < at < until for at in changes):
+            continue
+        for link in rng.sample(links, rng.randint(1, len(links))):
+            seconds = rng.choice((0.02, 0.2, 1.0))
+            steps += [Step(move.at, "lag", (*link, seconds)), Step(move.at + 0.2, "lag", (*link, 0.0))]
+        for at in sorted(move.at + rng.random() * 0.1 for _ in range(3)):
+            steps.append(Step(at, "subscribe", (move.args[0], f"m{len(steps)}", clause(rng), None)))
+    return steps
 
 
 @cache
