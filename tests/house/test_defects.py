@@ -96,11 +96,11 @@ DEFECTS = [
         STATE + "of_many_subscriptions_only_those_that_changed_while_the_link_was_cut_are_sent_again",
     ),
     Defect(
-        "broker/resync.py", "bucket_of(entry.peer_id, message.size) in", "bucket_of(entry.id, message.size) in",
+        "broker/resync.py", "if bucket_of(id, message.size) in", "if bucket_of(entry.id, message.size) in",
         STATE + "of_many_subscriptions_only_those_that_changed_while_the_link_was_cut_are_sent_again",
     ),
     Defect(
-        "broker/resync.py", "if entry.peer_id not in listed and", "if entry.id not in listed and",
+        "broker/resync.py", "                id = entry.peer_id\n", "                id = entry.id\n",
         STATE + "changes_made_while_the_link_is_cut_arrive_when_it_is_back",
     ),
     Defect(
@@ -108,7 +108,7 @@ DEFECTS = [
         STATE + "after_a_replacement_refused_in_a_resynchronisation_both_hold_the_same",
     ),
     Defect(
-        "broker/resync.py", "if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.SYNC:",
+        "broker/resync.py", "if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.LIST:",
         "if link.is_client:", LINKS + "a_digest_that_was_not_asked_for_closes_the_link",
     ),
     Defect(

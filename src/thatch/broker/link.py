@@ -143,8 +143,8 @@ class Link:
         self.agrees = False
         self.session, self.sent_count, self._synced_at = session, 0, 0
         self.digest_key = digest_key
-        self.peer_session = self.last_seq_received = 0
         self.sent_pages, self.received_pages = None, ReceivedPages()
+        self.peer_session = self.last_seq_received = 0
         self.waiting.clear()
 
     def disconnect(self) -> None:

@@ -58,8 +58,6 @@ class OutboundTable:
         self.preserved: dict[str, Prune] = {}  # how far each is still to be withdrawn over this link; {}: not at all
         self._policy, self._limits = policy, OWN_LIMITS
         self._changed: dict[str, None] = {}  # ids to look at when the message has been handled
-        self._unlisted = Unlisted()  # ids that pages are still to list
-        self._gone: dict[str, None] = {}  # ids that were listed and have left since: withdrawn when all is listed
         self._prunes: dict[str, Prune] = {}  # how far what is withdrawn now is to be withdrawn further on
         self._unsaved: dict[str, None] = {}  # preserved ones that came or went since their records were written
         self._held_back: dict[str, int] = {}  # how many each preserved one held back when it was last replaced
@@ -244,21 +242,6 @@ class OutboundTable:
                 del self.sent[id]
         prunes, self._prunes = self._prunes, {}
         return Updates(send, withdraw, prunes)
-
-    def _take_changed(self) -> dict[str, None]:
-        """The ids under which something that is forwarded may have changed."""
-        changed = self._changed if self._mergers is None else self._merge(self._mergers)
-        self._changed = {}
-        return changed
-
-    def _forwarded_where(self, id: str) -> str | None:
-        """The clause that the neighbour should hold under an id, as it can take it; None if there is none."""
-        if self._mergers is not None:
-            return self._mergers.wheres.get(id)
-        where = self._active_where(id)
-        if where is None or self._limits is OWN_LIMITS:
-            return where
-        return fitted(where, self.active_set.region(id), self._limits)
 
     def set_limits(self, limits: ProtocolLimits) -> None:
         """What the neighbour takes, before it is synced: a clause that exceeds it is sent as its hull."""
