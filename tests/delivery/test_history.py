@@ -126,3 +126,8 @@ def test_what_is_missing_is_counted_by_life() -> None:
     assert missing({"a": number(1, 9)}, {"b": number(2, 1)}, ordinals) == 0, "of a life of long ago nothing is kept"
     assert missing({"x": number(1, 9)}, there, ordinals) == 0 and missing({"a": number(1, 9)}, {}, ordinals) == 9
     assert derived_life("store", 1) != derived_life("store", 2)
+
+
+def test_what_is_missing_of_numbers_that_a_peer_has_made_up_fits_into_a_store() -> None:
+    most, ordinals = 2**63 - 1, {1: "a", 2: "b"}
+    assert missing({"a": most, "b": most}, {}, ordinals) == 2 * (2**LIFE_SHIFT - 1), "a life counts no further"

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from helpers.commits import rows
+from helpers.places import Place, until
 from helpers.raw_peers import dialling, run, running, url
 from thatch.client.client import connect
 from thatch.node.server import Node
@@ -126,5 +128,23 @@ def test_falling_numbers_in_a_frame_do_not_take_back_what_was_acknowledged(tmp_p
             await peer.say(["Digest", peer.seq(), 1, [0], [0]], ["Synced", peer.seq(), 1, {}, {}])
             await peer.say(*(["Forward", number, EVENT] for number in (5, 3)))
             assert (await peer.read("Received"))[1] == 5
+
+    run(scenario())
+
+
+def test_numbers_of_lives_that_add_up_to_more_than_a_store_holds_do_not_end_the_node(tmp_path: Path) -> None:
+    """A store that was restored counts what a neighbour says that it has confirmed."""
+    place, most = Place(tmp_path / "b1", "B1", accept=["B9"]), 2**63 - 1
+    resume = ["Resume", "store9", "", 0, {1: "a", 2: "b"}, [], {}, "x", {"a": most, "b": most}]
+
+    async def scenario() -> None:
+        async with place.up() as node:
+            copy = await place.back_up(node)
+        place.restore(copy)
+        async with place.up() as node, dialling(node, "overlay") as peer:
+            await peer.greet("B9", resume, is_client=False)
+            await peer.read("Digest")
+            await until(lambda: node.failure is not None or any(row[6] for row in rows(node.store.path, "gaps")))
+            assert node.failure is None
 
     run(scenario())

@@ -135,8 +135,10 @@ def missing(wanted: Mapping[str, int], there: Mapping[str, int], lives: Mapping[
     first = min((ordinals[life] for life in there if life in ordinals), default=0)  # of the lives before little is kept
     count = 0
     for life, number in wanted.items():
-        if ordinals.get(life, -1) >= first:
-            count += max(0, number - max(there.get(life, 0), ordinals[life] << LIFE_SHIFT))
+        ordinal = ordinals.get(life, -1)
+        if ordinal >= first:
+            start, end = ordinal << LIFE_SHIFT, (ordinal + 1 << LIFE_SHIFT) - 1  # whatever a peer says
+            count += max(0, min(number, end) - max(there.get(life, 0), start))
     return count
 
 
