@@ -32,6 +32,9 @@ def resume(names: str, restored: str = "", store: str = "a store", **more: objec
     return Resume(store, "", 0, history.since("", 0), history.restored, **more)  # type: ignore[arg-type]
 
 
+OWN = History(lives("m"))  # of the one who judges
+
+
 def number(ordinal: int, count: int) -> int:
     return ordinal << LIFE_SHIFT | count
 
@@ -40,7 +43,7 @@ def met(*stages: Resume) -> NeighbourRow:
     """What is known of a neighbour that has come with these, in turn, and was admitted each time."""
     row: NeighbourRow | None = None
     for each in stages:
-        check_admitted(row, each)
+        check_admitted(row, each, OWN)
         row = known_after(row, "B1", each)
     assert row is not None
     return row
@@ -48,7 +51,7 @@ def met(*stages: Resume) -> NeighbourRow:
 
 def refused(row: NeighbourRow, message: Resume) -> str:
     with pytest.raises(PeerError) as caught:
-        check_admitted(row, message)
+        check_admitted(row, message, OWN)
     return caught.value.code
 
 
@@ -63,22 +66,30 @@ def test_a_restored_past_is_admitted_once_and_the_one_it_replaced_no_more() -> N
     assert row.life == "s"
     assert refused(row, resume("abcd")) == "history"
     assert refused(row, resume("abrt", "r")) == "history", "the same backup, restored twice or copied: its mark is used"
-    check_admitted(row, resume("abru", "ru"))
-    check_admitted(row, resume("av", "v"))
+    check_admitted(row, resume("abru", "ru"), OWN)
+    check_admitted(row, resume("av", "v"), OWN)
 
 
 def test_of_a_store_and_its_copy_whoever_came_last_stays() -> None:
     row = met(resume("ab"), resume("abx"))
     for _ in range(3):
         assert refused(row, resume("ab")) == refused(row, resume("aby")) == "history"
-    check_admitted(row, resume("abxz"))
+    check_admitted(row, resume("abxz"), OWN)
+
+
+def test_a_store_that_went_back_itself_does_not_judge_a_neighbour_that_knows_it_from_later() -> None:
+    row = met(resume("ab"))
+    assert refused(row, resume("xyz", known="m")) == "history"
+    check_admitted(row, resume("xyz", known="a life that is not there"), OWN)
+    with pytest.raises(PeerError, match="another store"):
+        check_admitted(row, resume("xyz", store="another", known="a life that is not there"), OWN)
 
 
 def test_after_an_operator_has_accepted_a_neighbour_any_store_comes_in_and_used_marks_stay_used() -> None:
     row = met(resume("abcd"), resume("abr", "r"))
     assert refused(row, resume("q", store="another")) == "store"
     accepted = row._replace(store="", life="")
-    check_admitted(accepted, resume("q", store="another"))
+    check_admitted(accepted, resume("q", store="another"), OWN)
     row = known_after(accepted, "B1", resume("abe"))
     assert refused(row, resume("abr", "r")) == "history"
 

@@ -114,6 +114,10 @@ class History:
         self._rows[self.present.ordinal] = self.present
         return self.present
 
+    def lacks(self, message: Resume) -> bool:
+        """Whether a neighbour knows a life that is not here: this store has lost some of what it knew itself."""
+        return bool(message.known) and message.known not in self
+
     def is_behind(self, message: Resume, taken: Mapping[str, int]) -> bool:
         """Whether a neighbour knows more of this store than it knows itself: a life that it does not have, or that it
         held, on disk, what it does not hold. One that began in the past itself is no witness. `taken`: what came from
@@ -121,7 +125,7 @@ class History:
         if message.asks or not message.known:
             return False
         last = last_of(message.confirmed, message.lives)
-        return message.known not in self or message.confirmed.get(last, 0) > taken.get(last, 0)
+        return self.lacks(message) or message.confirmed.get(last, 0) > taken.get(last, 0)
 
 
 def last_of(numbers: Mapping[str, int], lives: Mapping[int, str]) -> str:
@@ -142,9 +146,9 @@ def missing(wanted: Mapping[str, int], there: Mapping[str, int], lives: Mapping[
     return count
 
 
-def check_admitted(row: NeighbourRow | None, message: Resume) -> None:
+def check_admitted(row: NeighbourRow | None, message: Resume, own: History) -> None:
     """Refuse a neighbour whose store is not the one that is known under its name, or has not lived on from where it was
-    known."""
+    known. If this store, of `own` history, went back to the past, it knew the neighbour too long ago to judge."""
     if row is None or row.state == ACCEPTING:
         return
     if row.store and row.store != message.store:
@@ -153,7 +157,7 @@ def check_admitted(row: NeighbourRow | None, message: Resume) -> None:
             f"accept {row.name}` here",
             code="store",
         )
-    if not row.life or not message.lives or row.life in message.lives.values():
+    if not row.life or not message.lives or row.life in message.lives.values() or own.lacks(message):
         return
     if not set(message.restored).difference(row.restored.split()):
         raise PeerError(

@@ -78,7 +78,7 @@ class NeighbourSession:
         interest, it gets it now."""
         driver, history = self._driver, self._driver.history
         row = driver.neighbours.get(self.name)
-        check_admitted(row, message)
+        check_admitted(row, message, history)
         has_forgotten = row is not None and not row.life  # on purpose
         is_ours = message.of == driver.journal.identity  # else it knew another store of this name
         is_witness = is_ours and not has_forgotten and not self._asks

@@ -304,7 +304,9 @@ class NeighbourConnection(Connection):
         rival = other.identity if isinstance(other, NeighbourConnection) and other is not self else None
         if rival is not None and rival.store != identity.store:
             check_rival(name, identity, rival)
-        check_admitted(driver.neighbours.get(name), resume)  # of two copies of one store, it says which is to end
+        check_admitted(
+            driver.neighbours.get(name), resume, driver.history
+        )  # of two copies of one store, it says which is to end
         if isinstance(other, NeighbourConnection) and other is not self:
             if bool(other.dialled) != bool(self.dialled) and bool(other.dialled) == (driver.broker.name < name):
                 raise PeerError(f"{name!r} is connected already: one side of a link dials")

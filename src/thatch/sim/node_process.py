@@ -431,7 +431,7 @@ class NeighbourEnd(NodeEnd):
                 raise PeerError(f"{name!r} is connected already: one side of a link dials")
             if other.identity is not None:
                 check_rival(name, identity, other.identity)
-        check_admitted(self.driver.neighbours.get(name), resume)
+        check_admitted(self.driver.neighbours.get(name), resume, self.driver.history)
         self.identity = identity
         self.greeted(hello)
         if self.session is None:
