@@ -20,7 +20,7 @@ from thatch.protocol.wire import Resume
 
 
 def lives(names: str, restored: str = "") -> list[LifeRow]:
-    """One life for each letter; those of `restored` began with a restored backup."""
+    """One life for each letter; those of `restored` began with a restore that has no mark."""
     return [
         LifeRow(at, name, 10.0 * at, "restore" if name in restored else "start", 5.0 if name in restored else None)
         for at, name in enumerate(names, 1)
@@ -77,6 +77,19 @@ def test_of_a_store_and_its_copy_whoever_came_last_stays() -> None:
     check_admitted(row, resume("abxz"), OWN)
 
 
+def test_of_two_stores_that_began_with_one_restore_one_is_admitted() -> None:
+    one, other = (History([*lives("ab"), LifeRow(3, life, 30.0, "restore mark", 15.0)]) for life in "xy")
+    row = met(resume("abc"), Resume("a store", "", 0, one.since("", 0), one.restored))
+    assert row.life == "x" and row.restored == "mark"
+    assert refused(row, Resume("a store", "", 0, other.since("", 0), other.restored)) == "history"
+
+
+def test_a_store_that_was_restored_often_is_told_from_an_old_copy_of_it() -> None:
+    names = "".join(chr(0x4E00 + at) for at in range(3 * LIVES_SENT))
+    row = met(resume(names, names), resume(names + "x", names))
+    assert refused(row, resume(names + "y", names)) == refused(row, resume(names[:9] + "z", names)) == "history"
+
+
 def test_a_store_that_went_back_itself_does_not_judge_a_neighbour_that_knows_it_from_later() -> None:
     row = met(resume("ab"))
     assert refused(row, resume("xyz", known="m")) == "history"
@@ -117,7 +130,7 @@ def test_a_start_on_a_copy_begins_in_the_past() -> None:
     assert next_life(past, "d", 99.0, noted="") == LifeRow(4, "d", 99.0, "start", None)
     assert next_life(past, "d", 99.0, noted="x", kept_at=42.0) == LifeRow(4, "d", 99.0, "rollback", 42.0)
     assert next_life(past, "d", 99.0, noted="c", copied_at=35.0) == LifeRow(4, "d", 99.0, "rollback", 35.0)
-    assert next_life(past, "d", 99.0, is_restored=True, copied_at=35.0) == LifeRow(4, "d", 99.0, "restore", 35.0)
+    assert next_life(past, "d", 99.0, restored="r", copied_at=35.0) == LifeRow(4, "d", 99.0, "restore r", 35.0)
     assert next_life([], "a", 99.0, noted="x") == LifeRow(1, "a", 99.0, "start", None), "a new store begins anew"
 
 

@@ -214,12 +214,12 @@ DEFECTS = [
     ),
     # --- Which history ---
     Defect(
-        "delivery/history.py", "if copied_at is None and not is_behind and not is_restored:",
-        "if copied_at is None and not is_restored:", ROLLBACK + "a_rollback_that_no_neighbour_remembers_is_noticed",
+        "delivery/history.py", "if copied_at is None and not is_behind and not restored:",
+        "if copied_at is None and not restored:", ROLLBACK + "a_rollback_that_no_neighbour_remembers_is_noticed",
     ),
     Defect(
-        "delivery/history.py", "if copied_at is None and not is_behind and not is_restored:",
-        "if not is_behind and not is_restored:", ROLLBACK + "a_rollback_that_no_neighbour_remembers_is_noticed",
+        "delivery/history.py", "if copied_at is None and not is_behind and not restored:",
+        "if not is_behind and not restored:", ROLLBACK + "a_rollback_that_no_neighbour_remembers_is_noticed",
     ),
     Defect(
         "delivery/history.py", "return message.known not in self or", "return",

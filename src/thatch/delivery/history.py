@@ -21,7 +21,10 @@ from thatch.protocol.wire import Resume
 LIFE_SHIFT = 40
 LIFE_BYTES = 16
 LIVES_SENT = 64  # at least, of those before the present one
-START, RESTORE, ROLLBACK = "start", "restore", "rollback"  # why a life began: as usual, or in the past
+RESTORES_MAX = 10_000  # that a store says it has had, and that are known of a neighbour's
+# Why a life began: as usual, or in the past. After "restore" stands the mark that `thatch admin restore` has drawn: of
+# two copies of one restored file, one is admitted. If there is none, the id of the life takes its place.
+START, RESTORE, ROLLBACK = "start", "restore", "rollback"
 KNOWN, ACCEPTED, FORGOTTEN = "known", "accepted", "forgotten"  # states of a neighbour
 ACCEPTING = "accepting"  # by an operator: the next store that comes under the name is admitted, whatever it is
 
@@ -46,17 +49,25 @@ def next_life(
     *,
     noted: str = "",
     copied_at: float | None = None,
-    is_restored: bool = False,
+    restored: str = "",
     kept_at: float = 0.0,
 ) -> LifeRow:
     """The life that begins now. `noted`: the newest life that the file beside the store names; `copied_at`: when the
-    backup was made that this store is; `is_restored`: by an operator; `kept_at`: of the last event that it keeps."""
+    backup was made that this store is; `restored`: the mark of a restore by an operator; `kept_at`: of the last event
+    that it keeps."""
     ordinal = lives[-1].ordinal + 1 if lives else 1
     is_behind = bool(noted and lives) and all(each.id != noted for each in lives)  # a new store begins anew
-    if copied_at is None and not is_behind and not is_restored:
+    if copied_at is None and not is_behind and not restored:
         return LifeRow(ordinal, id, now, START, None)
     last = max([kept_at, *(each.at for each in lives)])
-    return LifeRow(ordinal, id, now, RESTORE if is_restored else ROLLBACK, last if copied_at is None else copied_at)
+    cause = f"{RESTORE} {restored}" if restored else ROLLBACK
+    return LifeRow(ordinal, id, now, cause, last if copied_at is None else copied_at)
+
+
+def _mark_of(row: LifeRow) -> str:
+    """Of the restore that a life began with; empty if it began in another way."""
+    cause, _, mark = row.cause.partition(" ")
+    return (mark or row.id) if cause == RESTORE else ""
 
 
 class History:
@@ -97,7 +108,8 @@ class History:
 
     @property
     def restored(self) -> tuple[str, ...]:
-        return tuple(each.id for each in self._rows.values() if each.cause == RESTORE)
+        """The marks of its restores, the last ones."""
+        return tuple(mark for row in self._rows.values() if (mark := _mark_of(row)))[-RESTORES_MAX:]
 
     @property
     def last_rollback(self) -> LifeRow | None:
@@ -177,5 +189,5 @@ def known_after(row: NeighbourRow | None, name: str, message: Resume) -> Neighbo
         store=message.store,
         life=message.lives[max(message.lives)] if message.lives else row.life,
         knows=message.known or row.knows,
-        restored=" ".join([*restored][-LIVES_SENT:]),
+        restored=" ".join([*restored][-RESTORES_MAX:]),
     )

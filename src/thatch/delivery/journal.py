@@ -42,7 +42,7 @@ class LifeRow(NamedTuple):
     ordinal: int
     id: str
     at: float  # when it began; 0 if that is not known
-    cause: str
+    cause: str  # "start", "rollback", or "restore" and its mark
     since: float | None  # it began in the past: from then on something is missing
 
 
@@ -72,7 +72,7 @@ class NeighbourRow(NamedTuple):
     life: str = ""  # the last one of its store
     knows: str = ""  # the last life of this store that it has on disk
     returned: str = ""  # the last life of this store that it has returned interest to
-    restored: str = ""  # lives of its store that began with a restored backup and were admitted, with blanks between
+    restored: str = ""  # marks of the restores of its store that were admitted, with blanks between
 
 
 class AttachmentRow(NamedTuple):

@@ -113,7 +113,7 @@ class Store:
             time.time(),
             noted=life_file.read_bytes().decode("ascii", "replace").strip() if life_file.exists() else "",
             copied_at=None if mark is None else mark.made_at,
-            is_restored=self._has_about(migrations.RESTORED),
+            restored=self._about(migrations.RESTORED) if self._has_about(migrations.RESTORED) else "",
             kept_at=self._connection.execute(schema.LAST_KEPT_AT).fetchone()[0] or 0.0,
         )
         with self._connection:

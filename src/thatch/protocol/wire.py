@@ -124,7 +124,7 @@ class Resume(NodeMessage, frozen=True, tag="Resume", array_like=True):
     of: StoreId
     received: Number
     lives: dict[Ordinal, StoreId] = field(default_factory=dict)  # by ordinal: what numbers have in their upper bits
-    restored: tuple[StoreId, ...] = ()  # those of them that an operator began, by restoring a backup
+    restored: tuple[StoreId, ...] = ()  # marks of my restores: each admits me once
     holds: dict[StoreId, Number] = field(
         default_factory=dict
     )  # by life of yours: up to which number it is on disk here

@@ -80,7 +80,7 @@ class Disk:
         life = next_life(
             list(self.lives.values()), id, now, noted=self.noted,
             copied_at=None if copied_at is None else float(copied_at),
-            is_restored=self.about.pop("restored", None) is not None,
+            restored=self.about.pop("restored", ""),
             kept_at=max(kept, default=0.0),
         )  # fmt: skip
         self.lives[life.ordinal] = life
