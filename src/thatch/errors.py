@@ -7,7 +7,9 @@ Every error names the rule that was broken, the value that broke it, where, and 
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -252,6 +254,38 @@ def imports_of_extra(extra: str) -> Iterator[None]:
         if advice is None:
             raise
         raise ModuleNotFoundError(advice, name=error.name) from None
+
+
+# What may stand at a path where a regular file is expected, by the type in its mode.
+_NOT_FILES = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a symbolic link",
+}
+
+
+def what_is_no_file(path: str | os.PathLike[str], follow: bool = True) -> str:
+    """What stands at a path, if it is there and no regular file, without opening it; else "". `follow`: what symbolic
+    links lead to is meant.
+
+    >>> what_is_no_file("/dev/null"), what_is_no_file("/")
+    ('a device', 'a folder')
+    """
+    try:
+        mode = os.stat(path, follow_symlinks=follow).st_mode
+    except (OSError, ValueError):  # the latter of what no file can be called
+        return ""
+    return "" if stat.S_ISREG(mode) else _NOT_FILES.get(stat.S_IFMT(mode), "no file")
+
+
+def check_regular(path: str | os.PathLike[str], follow: bool = True) -> None:
+    """Refuse what is there and no regular file: opening a pipe may wait for ever, and a device may never end."""
+    what = what_is_no_file(path, follow)
+    if what:
+        raise CallerError(f"{os.fspath(path)} is not a regular file: it is {what}")
 
 
 def check_on_error(on_error: str) -> None:

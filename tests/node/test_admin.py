@@ -172,6 +172,35 @@ def test_a_file_that_cannot_be_a_backup_is_refused(broker: BrokerProcess, capsys
         assert reason in capsys.readouterr().err
 
 
+def test_a_backup_replaces_backups_only(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also a pipe, which would hold up the broker for ever if it opened it."""
+    folder = broker.folder / "others"
+    folder.mkdir()
+    os.mkfifo(folder / "fifo")
+    (folder / "link").symlink_to("nowhere")
+    (folder / "precious.txt").write_text("precious")
+    for name, reason in (
+        ("fifo", "is not a regular file: it is a named pipe"),
+        ("link", "is not a regular file: it is a symbolic link"),
+        ("precious.txt", "was not written by Thatch (it is no backup): remove it, or choose another path"),
+    ):
+        file = folder / name
+        assert main(["admin", "backup", str(file), "--overwrite", "--socket", str(socket_of(broker))]) == 2
+        assert f"{file} {reason}" in capsys.readouterr().err
+    assert main(["admin", "backup", str(folder / "link"), "--socket", str(socket_of(broker))]) == 2
+    assert (folder / "link").is_symlink() and (folder / "precious.txt").read_text() == "precious"
+
+
+def test_what_is_no_socket_is_said_to_be_none(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    for path, reason in (
+        (broker.store, f"is not a socket (did you mean {socket_of(broker)}?)"),
+        (broker.folder / "B1.toml", "is not a socket; a broker that runs has one beside its store"),
+        (broker.folder, "is not a socket; a broker"),
+    ):
+        assert main(["admin", "status", "--socket", str(path)]) == 2
+        assert f"{path} {reason}" in capsys.readouterr().err
+
+
 def test_backup_and_restore(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
     """What came before the copy is there again, and what came after it is not; a running broker keeps its store."""
     copy = broker.folder / "copy"
@@ -199,7 +228,7 @@ def test_backup_and_restore(broker: BrokerProcess, capsys: pytest.CaptureFixture
     assert "broker B1 of " in capsys.readouterr().out
     run(publish(*range(50, 60)))
     assert main(["admin", "restore", str(copy), "--store", str(broker.store)]) == 2
-    assert "another broker uses it" in capsys.readouterr().err
+    assert f"store {broker.store}: broker B1 is running on it: stop it first" in capsys.readouterr().err
     broker.kill()
     assert said(capsys, "restore", str(copy), "--store", str(broker.store))["rows"]["events"] == 50
     broker.start()

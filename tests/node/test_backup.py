@@ -15,8 +15,9 @@ import pytest
 from helpers.disks import fill, needs_mounts, small_disk
 from helpers.peers import client, durable_queue
 from helpers.stores import next_number
+from thatch.cli.main import main
 from thatch.delivery.journal import QueueRow
-from thatch.errors import StoreError
+from thatch.errors import CallerError, StoreError
 from thatch.node import backup, migrations
 from thatch.node.migrations import read_mark
 from thatch.node.store import Store
@@ -214,7 +215,7 @@ def test_a_restore_needs_the_lock_of_the_store(old: tuple[Path, Path]) -> None:
     link = path.with_name("link")
     link.symlink_to(path)
     for each in (path, link):
-        with pytest.raises(StoreError, match="another broker uses it"):
+        with pytest.raises(StoreError, match="broker B1 is running on it: stop it first"):
             backup.restore(copy, each)
     store.stop()
     backup.restore(copy, link)
@@ -238,7 +239,7 @@ def test_what_is_no_copy_of_this_store_changes_nothing(old: tuple[Path, Path], t
     for name, reason in (
         ("other", "of broker 'B2', and store .* belongs to 'B1'; nothing was changed"),
         ("flipped", "checksum of a row of events"),
-        ("text", "not a store of Thatch"),
+        ("text", "text is no copy of a store: it is not an SQLite file; nothing was changed"),
         ("newer", "version 99"),
         ("nowhere", "no such file"),
     ):
@@ -247,6 +248,20 @@ def test_what_is_no_copy_of_this_store_changes_nothing(old: tuple[Path, Path], t
         assert (path.read_bytes(), path.with_name("s-wal").read_bytes()) == before, name
     with pytest.raises(StoreError, match="is the store itself"):
         backup.restore(path, path)
+    with pytest.raises(CallerError, match="is not a regular file: it is a folder"):
+        backup.restore(tmp_path, path)
+    with pytest.raises(StoreError, match="is a folder: a store is a file"):
+        backup.restore(copy, tmp_path)
+
+
+def test_where_a_file_that_is_no_store_went_is_said(
+    old: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("precious")
+    assert main(["admin", "restore", str(old[0]), "--store", str(precious)]) == 0
+    assert f"{precious} was no whole store; it is kept as {precious}.damaged" in capsys.readouterr().err
+    assert Path(f"{precious}.damaged").read_text() == "precious"
 
 
 @needs_mounts

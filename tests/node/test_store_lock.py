@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -122,3 +123,23 @@ def test_a_lock_that_was_released_can_be_taken(tmp_path: Path) -> None:
     with StoreLock(tmp_path / "s"), pytest.raises(StoreError, match="another broker uses it"):
         StoreLock(tmp_path / "s")
     StoreLock(tmp_path / "s").release()
+
+
+def test_a_store_that_may_not_be_opened_is_not_said_to_be_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system gives the same number for a lock that another program has."""
+
+    def denied(path: object, *_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr("thatch.node.lock.os.open", denied)
+    with pytest.raises(StoreError, match=f"store {tmp_path}/s: folder {tmp_path}: permission denied"):
+        StoreLock(tmp_path / "s")
+
+
+def test_what_is_no_file_is_no_store(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name, what in (("fifo", "a named pipe"), (".", "a folder")):
+        with pytest.raises(StoreError, match=f"is {what}: a store is a file"):
+            StoreLock(tmp_path / name)

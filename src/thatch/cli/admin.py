@@ -221,6 +221,8 @@ def run_restore(options: argparse.Namespace) -> int:
     from thatch.node.backup import restore
 
     summary = msgspec.to_builtins(restore(Path(options.file), Path(options.store)))
+    if summary["moved_to"]:
+        print(f"thatch: {options.store} was no whole store; it is kept as {summary['moved_to']}", file=sys.stderr)
     if options.json:
         print(as_text(summary))
         return OK

@@ -22,7 +22,7 @@ import msgspec
 
 import thatch
 from thatch.delivery.admission import accept, attach, check_known, forget, why_unsettled
-from thatch.errors import CallerError, StoreError, ThatchError, shown
+from thatch.errors import CallerError, StoreError, ThatchError, check_regular, shown, what_is_no_file
 from thatch.node import backup
 from thatch.node.asking import (
     REQUEST_BYTES_MAX,
@@ -257,9 +257,9 @@ class AdminDoor:
         file = Path(request.file)
         if self._is_copying:
             raise CallerError("a backup is being made already", code="later")
-        self._check_file(file, request.overwrite)
         self._is_copying = True
         try:
+            await asyncio.to_thread(self._check_file, file, request.overwrite)  # a file system may take its time
             draft = backup.draft_of(file)
             made_at = await self._copied(draft, writer)
             summary = await asyncio.to_thread(backup.finish, draft, file, made_at)
@@ -272,14 +272,18 @@ class AdminDoor:
         store = self.node.store.path
         if not file.is_absolute() or not file.parent.is_dir():
             raise CallerError(f"{file}: its folder is not there, or not for this broker to see")
-        if file.is_dir():
+        if what_is_no_file(file) == "a folder":
             raise CallerError(f"{file} is a folder: give a file in it")
+        check_regular(file, follow=False)
         if file.parent.resolve() == store.parent and file.name.startswith(store.name):
             raise CallerError(f"{file} is a name that the store itself may use: give another one")
         if file.exists() and not overwrite:
             raise CallerError(f"{file} exists already: choose another path, or give --overwrite")
-        if file.exists() and backup.is_store(file):
+        kind = backup.kind_of(file) if file.exists() else "backup"
+        if kind == "store":
             raise CallerError(f"{file} is the store of a broker, not a backup: choose another path")
+        if not kind:
+            raise CallerError(f"{file} was not written by Thatch (it is no backup): remove it, or choose another path")
 
     async def _copied(self, draft: Path, writer: asyncio.StreamWriter) -> float:
         """Copy the pages in the store's thread, and say meanwhile how far it is."""

@@ -133,8 +133,12 @@ def _answer_in(line: bytes) -> Any:
 
 
 def _unreachable(path: Path, error: OSError) -> Exception:
+    meant = socket_beside(path)
+    hint = f" (did you mean {meant}?)" if meant.is_socket() else ""
     if isinstance(error, FileNotFoundError):
-        return CallerError(f"{path}: no such socket; a broker that runs has one beside its store")
+        return CallerError(f"{path}: no such socket{hint}; a broker that runs has one beside its store")
+    if path.exists() and not path.is_socket():
+        return CallerError(f"{path} is not a socket{hint or '; a broker that runs has one beside its store'}")
     if error.errno == errno.ECONNREFUSED:
         return Unavailable(f"{path}: no broker runs there now; its socket was left behind")
     if isinstance(error, PermissionError):

@@ -21,14 +21,15 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
 
-from thatch.errors import StoreError
+from thatch.errors import StoreError, check_regular
 from thatch.node import migrations, schema
-from thatch.node.damage import APPLICATION, check_files, check_pages, check_rows, damaged, sentence_of, unusable
-from thatch.node.lock import StoreLock
+from thatch.node.damage import APPLICATION, HEADER, check_files, check_pages, check_rows, damaged, sentence_of, unusable
+from thatch.node.lock import StoreInUse, StoreLock
 from thatch.node.migrations import MARK, RESTORED, BackupMark, read_mark
 
 STEP_PAGES = 64
@@ -43,6 +44,7 @@ class Summary(msgspec.Struct, frozen=True):
     bytes: int
     rows: Mapping[str, int]  # by table
     made_at: float | None  # None: a copy without a mark, made in another way
+    moved_to: str = ""  # where what stood in the place of the store is now, if it could not be read as one
 
 
 def copy_pages(connection: sqlite3.Connection, draft: Path, between: Callable[[int, int], None]) -> float:
@@ -89,14 +91,26 @@ def draft_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.draft")
 
 
-def is_store(file: Path) -> bool:
-    """Whether a file is the store of a broker, and not a backup: its broker may be writing to it."""
+def kind_of(file: Path) -> Literal["store", "backup", ""]:
+    """What a regular file is: the store of a broker, which may be writing to it; a backup; or neither."""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro&immutable=1", uri=True)) as connection:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
-            return application == APPLICATION and read_mark(connection) is None
+            if application != APPLICATION:
+                return ""
+            return "store" if read_mark(connection) is None else "backup"
     except (sqlite3.DatabaseError, msgspec.DecodeError):
-        return False
+        return ""
+
+
+def name_in(path: Path) -> str | None:
+    """The name of the broker whose store this is, as far as it can be read."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+            row = connection.execute(schema.GET_ABOUT, ("name",)).fetchone()
+    except sqlite3.DatabaseError:
+        return None
+    return None if row is None else str(row[0])
 
 
 def remove_draft(draft: Path) -> None:
@@ -129,9 +143,10 @@ def _checked(connection: sqlite3.Connection, path: Path) -> Summary:
 
 def restore(copy: Path, store: Path, reached: Callable[[str], None] = lambda step: None) -> Summary:
     """Put a copy in the place of a store that no broker uses now. `reached` hears each step."""
+    check_regular(copy)
     if not copy.is_file():
         raise StoreError(f"{copy}: no such file")
-    with StoreLock(store) as lock:
+    with _locked(store) as lock:
         path = lock.path
         if path.exists() and os.path.samefile(copy, path):
             raise StoreError(f"{copy} is the store itself, not a copy of it")
@@ -142,7 +157,7 @@ def restore(copy: Path, store: Path, reached: Callable[[str], None] = lambda ste
             _check_owner(path, summary.broker)
             sync(draft)
             reached("copied")
-            _clear_away(path, reached)
+            moved_to = _clear_away(path, reached)
             os.rename(draft, path)
         except BaseException:
             remove_draft(draft)
@@ -151,11 +166,23 @@ def restore(copy: Path, store: Path, reached: Callable[[str], None] = lambda ste
         for suffix in LOGS:
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         sync(path.parent)
-        return summary
+        return msgspec.structs.replace(summary, moved_to="" if moved_to is None else str(moved_to))
+
+
+def _locked(store: Path) -> StoreLock:
+    try:
+        return StoreLock(store)
+    except StoreInUse as error:
+        name = name_in(error.path)
+        who = "a broker" if name is None else f"broker {name}"
+        raise StoreError(f"store {store}: {who} is running on it: stop it first") from None
 
 
 def _copied(copy: Path, draft: Path) -> Summary:
     """The copy beside the store, checked and with the mark of a restore."""
+    with copy.open("rb") as file:
+        if not file.read(len(HEADER)).startswith(HEADER):
+            raise StoreError(f"{copy} is no copy of a store: it is not an SQLite file; nothing was changed")
     check_files(copy)
     has_log = copy.with_name(f"{copy.name}-wal").exists()
     address = f"file:{quote(str(copy.absolute()))}?mode=ro{'' if has_log else '&immutable=1'}"
@@ -180,27 +207,25 @@ def _new(path: Path) -> sqlite3.Connection:
 
 def _check_owner(path: Path, name: str) -> None:
     """Refuse the copy of another broker's store, as far as the store can still be read."""
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-            row = connection.execute(schema.GET_ABOUT, ("name",)).fetchone()
-    except sqlite3.DatabaseError:
-        return
-    if row is not None and row[0] != name:
-        raise StoreError(f"the copy is of broker {name!r}, and store {path} belongs to {row[0]!r}; nothing was changed")
+    owner = name_in(path)
+    if owner is not None and owner != name:
+        raise StoreError(f"the copy is of broker {name!r}, and store {path} belongs to {owner!r}; nothing was changed")
 
 
-def _clear_away(path: Path, reached: Callable[[str], None]) -> None:
-    """No log may be left beside the old file when the new one takes its place."""
+def _clear_away(path: Path, reached: Callable[[str], None]) -> Path | None:
+    """No log may be left beside the old file when the new one takes its place. Returns where the old file is, if it
+    could not be read."""
     log = path.with_name(path.name + "-wal")
     if path.exists() and _is_checkpointed(path, log):
         reached("checkpointed")
-        return
+        return None
     if not path.exists() and not log.exists():
-        return
+        return None
     # It cannot be opened. A log without its store keeps a broker from starting until the new one is there.
     log.touch()
     kept = _free_name(path)
-    if path.exists():
+    has_file = path.exists()
+    if has_file:
         os.rename(path, kept)
     reached("moved away")
     if log.stat().st_size:
@@ -210,6 +235,7 @@ def _clear_away(path: Path, reached: Callable[[str], None]) -> None:
     os.replace(empty, log)
     sync(path.parent)
     reached("log emptied")
+    return kept if has_file else None
 
 
 def _is_checkpointed(path: Path, log: Path) -> bool:

@@ -21,13 +21,21 @@ import struct
 from pathlib import Path
 from types import TracebackType
 
-from thatch.errors import StoreError
+from thatch.errors import StoreError, what_is_no_file
 
 BYTE = 2**62  # SQLite's own locks are at 2^30
-HELD = (errno.EACCES, errno.EAGAIN)
+HELD = (errno.EACCES, errno.EAGAIN)  # why a lock cannot be had: another program has it
 
 
 log = logging.getLogger("thatch.node")
+
+
+class StoreInUse(StoreError):
+    """A broker that runs has the store."""
+
+    def __init__(self, given: Path, path: Path) -> None:
+        super().__init__(f"store {given}: another broker uses it; each broker has a store of its own")
+        self.given, self.path = given, path
 
 
 class StoreLock:
@@ -38,6 +46,8 @@ class StoreLock:
         self._given = path
         self._descriptors: list[int] = []
         try:
+            if what := what_is_no_file(path):
+                raise StoreError(f"store {path} is {what}: a store is a file such as B1.thatch")
             if not self.path.parent.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 log.info("made the folder %s", self.path.parent)
@@ -50,8 +60,12 @@ class StoreLock:
 
     def _lock_path(self) -> None:
         try:
-            self._descriptors.append(os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
-            fcntl.flock(self._descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise self._closed_to_us(error, f"folder {self.path.parent}") from None
+        self._descriptors.append(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise self._refusal(error) from None
 
@@ -66,8 +80,12 @@ class StoreLock:
             return
         lock = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, BYTE, 1, 0)
         try:
-            self._descriptors.append(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
-            fcntl.fcntl(self._descriptors[-1], fcntl.F_OFD_SETLK, lock)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._closed_to_us(error, "the file") from None
+        self._descriptors.append(descriptor)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
         except OSError as error:
             raise self._refusal(error) from None
 
@@ -76,7 +94,11 @@ class StoreLock:
             return StoreError(
                 f"store {self._given}: it cannot be locked: {(error.strerror or 'no reason given').lower()}"
             )
-        return StoreError(f"store {self._given}: another broker uses it; each broker has a store of its own")
+        return StoreInUse(self._given, self.path)
+
+    def _closed_to_us(self, error: OSError, what: str) -> StoreError:
+        """For what cannot be opened, whoever has locked it."""
+        return StoreError(f"store {self._given}: {what}: {(error.strerror or 'it cannot be opened').lower()}")
 
     def release(self) -> None:
         """After the store was closed."""
