@@ -133,7 +133,7 @@ async def work(kind: str, url: str, count: int) -> None:
             await node_peers.publish_to_relay(url, b"x" * 100, count)
             print(began, flush=True)
         return
-    async with await connect(url, kind, seconds=30) as client:
+    async with await connect(url, kind, timeout_seconds=30) as client:
         if kind == "sub":
             clauses = {f"s{each}": f"symbol = 'S{each}' AND price >= {each % 100}" for each in range(SUBSCRIPTIONS)}
             subscription = await client.subscribe_many(clauses, timeout_seconds=60.0)

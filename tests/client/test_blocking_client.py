@@ -49,7 +49,7 @@ def test_each_call_waits(broker: BrokerProcess) -> None:
         ann.unsubscribe(alerts)
         assert list(events) == []
     with pytest.raises(Unavailable):
-        connect_blocking("ws://127.0.0.1:1", seconds=0.2)
+        connect_blocking("ws://127.0.0.1:1", timeout_seconds=0.2)
 
 
 def test_from_the_terminal(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,12 @@ from thatch import CallerError
 from thatch.client.blocking import connect_blocking
 from thatch.client.client import connect
 
+
+class Opaque:
+    def __repr__(self) -> str:
+        return "opaque"
+
+
 WRONG: list[tuple[Callable[[Any], Coroutine[Any, Any, Any]], str]] = [
     (lambda ann: ann.publish('{"price": 3}'), "an event is a mapping of attributes to values, not '{"),
     (lambda ann: ann.publish({"price": 3.0}, "text"), "the payload of an event is bytes, not 'text'"),
@@ -25,6 +31,19 @@ WRONG: list[tuple[Callable[[Any], Coroutine[Any, Any, Any]], str]] = [
     (lambda ann: ann.subscribe_many(["TRUE"]), "{id: clause, …}"),
     (lambda ann: ann.advertise(None), "a clause is a text, not None"),
     (lambda ann: ann.advertise("TRUE", 5), "the id of an advertisement is a text, not 5"),
+    (lambda ann: ann.publish({5: 5}), "names of attributes are texts, not 5"),
+    (lambda ann: ann.publish({"price": "\udcff"}), "attribute 'price': the text is not valid Unicode"),
+    (lambda ann: ann.publish({"\udcff": 5}), "attribute '\\udcff': the text is not valid Unicode"),
+    (lambda ann: ann.publish({"price": 1.0, "x": {(1, 2): 3}}), "attribute 'x': {(1, 2): 3} is not a value of an"),
+    (lambda ann: ann.publish({"price": Opaque()}), "attribute 'price': opaque is not a value of an attribute"),
+    (lambda ann: ann.unadvertise("nope"), "no advertisement 'nope': `advertise` returns the id"),
+    (lambda ann: ann.unadvertise(None), "no advertisement None"),
+    (lambda ann: ann.unsubscribe("nope"), "a subscription is what `subscribe` returned, not 'nope'"),
+    (lambda ann: ann.unsubscribe(None), "a subscription is what `subscribe` returned, not None"),
+    (lambda ann: ann.replace("nope", "TRUE"), "a subscription is what `subscribe` returned, not 'nope'"),
+    (lambda ann: ann.advertise("TRUE", timeout_seconds="x"), "timeout_seconds is a number of seconds"),
+    (lambda ann: ann.subscribe("TRUE", timeout_seconds=float("nan")), "or None for no limit, not nan"),
+    (lambda ann: ann.publish({"price": 1.0}, timeout_seconds=-1), "at least 0, or None for no limit, not -1"),
 ]
 
 

@@ -202,7 +202,7 @@ def test_a_name_is_taken_over(tmp_path: Path) -> None:
 
 def test_nobody_there() -> None:
     with pytest.raises(Unavailable, match="no broker answers at ws://127"):
-        asyncio.run(connect("ws://127.0.0.1:1", seconds=0.3))
+        asyncio.run(connect("ws://127.0.0.1:1", timeout_seconds=0.3))
 
 
 @pytest.mark.parametrize(
@@ -396,6 +396,23 @@ def test_clients_that_are_away_are_forgotten_in_time(tmp_path: Path) -> None:
             async with asyncio.timeout(5):
                 while node.driver.broker.table_size():
                     await asyncio.sleep(0.05)
+
+    asyncio.run(scenario())
+
+
+def test_totals_of_events_do_not_fall_when_a_client_is_forgotten(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, timing=Timing(linger_seconds=0.05)) as node:
+            async with await connect(url(node), "ann") as ann:
+                wanted = await ann.subscribe("TRUE")
+                await ann.advertise("TRUE")
+                await ann.publish({"price": 5.0})
+                await wanted.next(5)
+            assert node.totals() == {"events_in": 1, "events_out": 1}
+            async with asyncio.timeout(5):
+                while node.driver.broker.links:
+                    await asyncio.sleep(0.02)
+            assert node.totals() == {"events_in": 1, "events_out": 1}
 
     asyncio.run(scenario())
 

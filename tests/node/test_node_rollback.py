@@ -159,7 +159,7 @@ def test_of_two_live_copies_one_is_refused_and_stops_acknowledging(tmp_path: Pat
                 await asyncio.wait_for(first.is_over.wait(), SECONDS)
                 assert isinstance(first.failure, OldCopyError) and "thatch admin accept B1" in str(first.failure)
                 with pytest.raises((Unavailable, PeerError)):
-                    async with await connect(original.url, "pub", seconds=0.5) as pub:
+                    async with await connect(original.url, "pub", timeout_seconds=0.5) as pub:
                         await pub.publish({"price": 1.0, "number": 1}, timeout_seconds=0.5)
             async with original.up() as first:  # started again, it does not take the place of the other
                 await asyncio.wait_for(first.is_over.wait(), SECONDS)

@@ -111,7 +111,7 @@ class Broker:
         self._stories: Stories | None = None
         self._handling = handling = Handling()
         self._forwarding = forwarding = Forwarding(space, settings)
-        self._links = forwarding.links
+        self._links, self.counts_of_gone = forwarding.links, forwarding.counts_of_gone
         self._router = Router(space, settings, forwarding)
         self._settling = Settling(forwarding, handling)
         self._flushing = Flushing(forwarding, handling)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from thatch.broker.cells import CLIENTS, LinkCells
 from thatch.broker.image import Known
-from thatch.broker.link import Link
+from thatch.broker.link import Counts, Link
 from thatch.broker.outbound import Prune
 from thatch.broker.pace import AT_ONCE
 from thatch.broker.policy import Settings
@@ -38,6 +38,7 @@ class Forwarding:
         self.settings = settings
         self.received = ReceivedTables(space)
         self.links: dict[str, Link] = {}
+        self.counts_of_gone = Counts()  # over links that are gone
         self.cells = None if settings.cells is None else LinkCells(settings.cells.grid(space))
 
     def retune(self, settings: Settings) -> None:
@@ -289,7 +290,7 @@ class Forwarding:
 
     def forget_link(self, name: str) -> list[tuple[str, str]]:
         """A neighbour has gone for good, and all that came over it. Returns that, as (table, id)."""
-        del self.links[name]
+        self.counts_of_gone.note_all(self.links.pop(name).counts)
         gone = [(SUBSCRIPTIONS, id) for id in self.received.subscriptions.of_link(name)]
         gone += [(ADVERTISEMENTS, id) for id in self.received.advertisements.of_link(name)]
         for table, id in gone:

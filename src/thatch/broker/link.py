@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from thatch.broker.link_states import STEPS, LinkAction, LinkInput, LinkState
 from thatch.broker.outbound import OutboundTables
@@ -83,6 +83,11 @@ class Counts:
         self.update_messages += messages
         self.entries_sent += sent
         self.entries_withdrawn += withdrawn
+
+    def note_all(self, other: Counts) -> None:
+        """What went over another link counts here, too."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 class Link:

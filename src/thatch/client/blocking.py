@@ -64,13 +64,13 @@ class BlockingSubscription:
 class BlockingClient:
     """A client for programs with threads. `connect_blocking` makes it."""
 
-    def __init__(self, url: str, name: str | None, seconds: float) -> None:
+    def __init__(self, url: str, name: str | None, timeout_seconds: float | None) -> None:
         self._lock, self._is_over = threading.Lock(), False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="thatch client", daemon=True)
         self._thread.start()
         try:
-            self._client: AsyncClient = self.run(connect(url, name, seconds))
+            self._client: AsyncClient = self.run(connect(url, name, timeout_seconds))
         except BaseException:
             self._end()
             raise
@@ -157,12 +157,12 @@ class BlockingClient:
         *,
         timeout_seconds: float | None = TIMEOUT_SECONDS,
     ) -> None:
-        self.run(self._client.replace(subscription.subscription, where, settled, timeout_seconds=timeout_seconds))
+        self.run(self._client.replace(_inner(subscription), where, settled, timeout_seconds=timeout_seconds))
 
     def unsubscribe(
         self, subscription: BlockingSubscription, *, timeout_seconds: float | None = TIMEOUT_SECONDS
     ) -> None:
-        self.run(self._client.unsubscribe(subscription.subscription, timeout_seconds=timeout_seconds))
+        self.run(self._client.unsubscribe(_inner(subscription), timeout_seconds=timeout_seconds))
 
     def flush(self, *, timeout_seconds: float | None = TIMEOUT_SECONDS) -> None:
         self.run(self._client.flush(timeout_seconds=timeout_seconds))
@@ -173,9 +173,16 @@ class BlockingClient:
         return self.run(self._client.publish(event, payload, timeout_seconds=timeout_seconds))
 
 
-def connect_blocking(url: str, name: str | None = None, seconds: float = 10.0) -> BlockingClient:
+def connect_blocking(
+    url: str, name: str | None = None, timeout_seconds: float | None = TIMEOUT_SECONDS
+) -> BlockingClient:
     """Connect to the client port of a broker; as `connect`."""
-    return BlockingClient(url, name, seconds)
+    return BlockingClient(url, name, timeout_seconds)
+
+
+def _inner(subscription: object) -> Any:
+    """The subscription of the asynchronous client, which refuses what is none."""
+    return subscription.subscription if isinstance(subscription, BlockingSubscription) else subscription
 
 
 def _closed() -> Unavailable:

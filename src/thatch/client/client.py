@@ -21,6 +21,8 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, Self
 
 import aiohttp
@@ -31,11 +33,11 @@ from thatch.client.finding import RETRY_SECONDS, space_at
 from thatch.client.outbox import Outbox
 from thatch.client.subscription import AsyncSubscription
 from thatch.client.unacknowledged import Unacknowledged
-from thatch.client.waiting import TIMEOUT_SECONDS, Waiters, to_stand, within
+from thatch.client.waiting import TIMEOUT_SECONDS, Waiters, check_seconds, to_stand, within
 from thatch.errors import CallerError, PeerError, ThatchError, Unavailable, shown
 from thatch.protocol import wire
 from thatch.protocol.address import checked_url
-from thatch.protocol.codec import BYTES_MAX, encode
+from thatch.protocol.codec import BYTES_MAX, check_event, encode
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, check_name, random_token
 from thatch.protocol.messages import (
     Accepted,
@@ -59,6 +61,8 @@ TURN = 200  # messages to be written before the writer has its turn
 BUFFER = 64 * 2**20  # bytes of events that a subscription holds until they are asked for
 KEEP_BYTES, KEEP_SECONDS = 64 * 2**20, 7 * 86_400.0
 DIAL_SECONDS = 5.0  # to open a connection
+_PLAIN = {type(None), bool, int, float, str, Decimal, date, datetime}  # types of most values
+_TEXT = {str}
 CLOSE_SECONDS = 1.0  # for what is to be said before a connection is closed
 
 
@@ -95,7 +99,7 @@ class AsyncClient:
     def is_connected(self) -> bool:
         return self._is_synced.is_set()
 
-    async def start(self, seconds: float) -> None:
+    async def start(self, seconds: float | None) -> None:
         self._task = asyncio.create_task(self._stay())
         synced = asyncio.create_task(self._is_synced.wait())
         done, _ = await asyncio.wait([synced, self._task], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -230,7 +234,7 @@ class AsyncClient:
         has accepted it. `durable` names a subscription that outlives the client: its events are kept at the broker, up
         to a limit, until they have been dealt with. Raises `TimedOut` if it takes longer than `timeout_seconds`, as all
         calls do; None: no limit."""
-        self._check()
+        self._check(timeout_seconds)
         _check_texts(where, **{"the id of a subscription": id, "durable, the id of a subscription,": durable})
         if durable is not None:
             if id is not None:
@@ -242,7 +246,7 @@ class AsyncClient:
         self, wheres: Mapping[str, str], settled: bool = True, *, timeout_seconds: float | None = TIMEOUT_SECONDS
     ) -> AsyncSubscription:
         """Clauses by id, as one subscription: an event that several of them want comes once."""
-        self._check()
+        self._check(timeout_seconds)
         if not isinstance(wheres, Mapping) or not wheres:
             raise CallerError("a subscription has at least one clause: {id: clause, …}")
         for id, where in wheres.items():
@@ -275,7 +279,7 @@ class AsyncClient:
         timeout_seconds: float | None = TIMEOUT_SECONDS,
     ) -> str:
         """Say where this client will publish; needed before it does. The id of the advertisement."""
-        self._check()
+        self._check(timeout_seconds)
         _check_texts(where, **{"the id of an advertisement": id})
         id = id or self._next_id()
         self._send(self._client.advertise(HOME, id, where))
@@ -289,7 +293,9 @@ class AsyncClient:
         return id
 
     async def unadvertise(self, id: str, *, timeout_seconds: float | None = TIMEOUT_SECONDS) -> None:
-        self._check()
+        self._check(timeout_seconds)
+        if not isinstance(id, str) or (ADVERTISEMENTS, id) not in self._client.homes[HOME].wheres:
+            raise CallerError(f"no advertisement {shown(id)}: `advertise` returns the id", code="unknown_id")
         self._send(self._client.unadvertise(HOME, id))
         awaited = f"the end of advertisement {shown(id)} to be accepted"
         async with within(timeout_seconds, awaited, lambda: self._why_not(ADVERTISEMENTS, [id])):
@@ -304,8 +310,9 @@ class AsyncClient:
         timeout_seconds: float | None = TIMEOUT_SECONDS,
     ) -> None:
         """Another clause for a subscription: an event that both want is not missed in between."""
-        self._check()
+        self._check(timeout_seconds)
         _check_texts(where)
+        _check_subscription(subscription)
         if subscription.durable:
             await self._durable.replace(subscription, where, settled, timeout_seconds)
             return
@@ -319,7 +326,8 @@ class AsyncClient:
         self, subscription: AsyncSubscription, *, timeout_seconds: float | None = TIMEOUT_SECONDS
     ) -> None:
         """For good: what is kept for a durable one goes, too. If the connection is lost it is said again."""
-        self._check()
+        self._check(timeout_seconds)
+        _check_subscription(subscription)
         if subscription.durable:
             await self._durable.cancel(subscription, timeout_seconds)
         else:
@@ -337,7 +345,7 @@ class AsyncClient:
         """Before this client moves to another broker: returns when every event of a plain subscription that was on its
         way here has come. It waits for all brokers, also for one that is away, until that returns or is forgotten:
         `TimedOut` says that some have not answered, and then events may still be on their way."""
-        self._check()
+        self._check(timeout_seconds)
         self._send(self._client.flush(HOME))
         awaited = "events that are on their way to this client"
         async with within(timeout_seconds, awaited, lambda: self._broker_away() or "not all brokers have answered"):
@@ -361,7 +369,8 @@ class AsyncClient:
             end = self._client.unsubscribe if table == SUBSCRIPTIONS else self._client.unadvertise
             self._send(end(HOME, id))
 
-    def _check(self) -> None:
+    def _check(self, timeout_seconds: float | None = None) -> None:
+        check_seconds(timeout_seconds)
         if self.failure is not None:
             raise self.failure
 
@@ -380,6 +389,7 @@ class AsyncClient:
     ) -> str:
         """Publish an event: returns its id when the broker has it, on disk if a durable subscription may want it. After
         `TimedOut` it may still be published."""
+        self._check(timeout_seconds)
         async with within(timeout_seconds, f"the broker at {self.url} to acknowledge an event"):
             return await (await self.post(event, payload, timeout_seconds=None))
 
@@ -388,7 +398,7 @@ class AsyncClient:
     ) -> asyncio.Future[str]:
         """Publish without waiting for the acknowledgement, which the future brings. Waits while much is under way. The
         future, too, raises `TimedOut` after `timeout_seconds`; the event may still be published then."""
-        self._check()
+        self._check(timeout_seconds)
         if len(self._outbox) >= TURN:  # a loop that publishes lets other tasks work
             await asyncio.sleep(0)
         if self._events.is_full:
@@ -402,13 +412,19 @@ class AsyncClient:
         self, event: Mapping[str, Any], payload: bytes = b"", *, timeout_seconds: float | None = TIMEOUT_SECONDS
     ) -> asyncio.Future[str]:
         """`post`, however much is under way."""
-        self._check()
+        self._check(timeout_seconds)
         if not isinstance(event, Mapping):
             raise CallerError(f"an event is a mapping of attributes to values, not {shown(event)}")
         if not isinstance(payload, bytes):
             raise CallerError(f"the payload of an event is bytes, not {shown(payload)}")
+        if not (_TEXT.issuperset(map(type, event)) and _PLAIN.issuperset(map(type, event.values()))):
+            check_event(event)
         id = self._client.next_event_id()
-        encoded = encode(Publish(id, event, payload))  # type: ignore[arg-type]
+        try:
+            encoded = encode(Publish(id, event, payload))  # type: ignore[arg-type]
+        except Exception:
+            check_event(event)
+            raise
         if len(encoded) > wire.EVENT_MAX:
             raise CallerError(f"an event of {len(encoded):,} bytes; at most {wire.EVENT_MAX:,} are taken")
         future = self._events.add(id, encoded, timeout_seconds)
@@ -495,8 +511,14 @@ def _check_texts(where: object, **others: object) -> None:
             raise CallerError(f"{what} is a text, not {shown(value)}")
 
 
-async def connect(url: str, name: str | None = None, seconds: float = 10.0) -> AsyncClient:
+def _check_subscription(subscription: object) -> None:
+    if not isinstance(subscription, AsyncSubscription):
+        raise CallerError(f"a subscription is what `subscribe` returned, not {shown(subscription)}")
+
+
+async def connect(url: str, name: str | None = None, timeout_seconds: float | None = TIMEOUT_SECONDS) -> AsyncClient:
     """Connect to the client port of a broker. Names are unique at a broker; one is made up if none is given."""
+    check_seconds(timeout_seconds)
     url = checked_url(url)
     if name is not None and not isinstance(name, str):
         raise CallerError(f"the name of a client is a text, not {shown(name)}")
@@ -504,9 +526,9 @@ async def connect(url: str, name: str | None = None, seconds: float = 10.0) -> A
     check_name(name)
     session = aiohttp.ClientSession()
     try:
-        space = await space_at(url, session, seconds)
+        space = await space_at(url, session, timeout_seconds)
         client = AsyncClient(url, name, space, session)
-        await client.start(seconds)
+        await client.start(timeout_seconds)
     except BaseException:
         await session.close()
         raise

@@ -19,7 +19,7 @@ PORT_SECONDS = 2.0  # to find out what listens at an address
 NOTHING = "nothing listens there"
 
 
-async def space_at(url: str, session: aiohttp.ClientSession, seconds: float) -> Space:
+async def space_at(url: str, session: aiohttp.ClientSession, seconds: float | None) -> Space:
     """The space of the broker at this address, which may still be starting."""
     page = f"{_http(url)}/space"
     delay, reason = RETRY_SECONDS[0], "it takes connections, but does not answer"

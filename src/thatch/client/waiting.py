@@ -10,11 +10,18 @@ from typing import Any
 
 import msgspec
 
-from thatch.errors import CallerError, TimedOut, code_of
+from thatch.errors import CallerError, TimedOut, code_of, shown
 from thatch.protocol.messages import Refused
 from thatch.protocol.wire import DurableStatus
 
 TIMEOUT_SECONDS = 10.0  # of a call that waits for the broker
+
+
+def check_seconds(seconds: object) -> None:
+    """Refuse what is no limit of a wait."""
+    if seconds is None or (isinstance(seconds, int | float) and 0 <= seconds):
+        return
+    raise CallerError(f"timeout_seconds is a number of seconds, at least 0, or None for no limit, not {shown(seconds)}")
 
 
 @asynccontextmanager

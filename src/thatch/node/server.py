@@ -434,7 +434,8 @@ class Node:
 
     def totals(self) -> dict[str, int]:
         """Events taken in and sent out, over all lives of the store."""
-        counts = [link.counts for link in self.driver.broker.links.values()]
+        broker = self.driver.broker
+        counts = [broker.counts_of_gone, *(link.counts for link in broker.links.values())]
         now = {name: sum(getattr(each, name) for each in counts) for name in ("events_in", "events_out")}
         return {name: value + self._before.get(name, 0) for name, value in now.items()}
 

@@ -7,6 +7,7 @@ than 64 bits) is written as text, and read back as the type of the attribute tha
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from thatch.errors import PeerError
+from thatch.errors import CallerError, EventError, PeerError, shown
 from thatch.protocol.messages import (
     Accepted,
     Advertise,
@@ -73,6 +74,21 @@ def encode(message: Message) -> bytes:
         return _encoder.encode(_short(message))
     except OverflowError:  # an int beyond the 64 bits of MessagePack, which a decimal attribute may have
         return _encoder.encode(_without_long_ints(message))
+
+
+def check_event(event: Mapping[Any, Any]) -> None:
+    """Refuse what MessagePack has no place for, or a broker would hang up for, with the attribute that has it."""
+    for name, value in event.items():
+        if not isinstance(name, str):
+            raise CallerError(f"names of attributes are texts, not {shown(name)}", code="event")
+        if isinstance(value, dict | list | tuple | set | frozenset):
+            raise EventError(name, value, "is not a value of an attribute")
+        try:
+            encode(Publish("", {name: value}))
+        except UnicodeError:
+            raise CallerError(f"attribute {name!r}: the text is not valid Unicode", code="event") from None
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            raise EventError(name, value, "is not a value of an attribute") from None
 
 
 def _short(message: Message) -> list[Any]:
