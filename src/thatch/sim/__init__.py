@@ -16,6 +16,7 @@ In reading order:
     node_process  a whole node, without sockets
     node_network  whole nodes and programs: machines, disks, cuts
     node_script   what happens in a random run of whole nodes
+    node_movers   programs that move from one whole node to another
     node_oracle   who must get an event although nodes fail
     node_move     a broker that is lost for good, and operators who attach its neighbours
     node_run      run a script of whole nodes and check every promise

@@ -82,6 +82,9 @@ class Program:
     def unsubscribe(self, id: str) -> None:
         self._say(self.state.unsubscribe(HOME, id))
 
+    def flush(self) -> None:
+        self._say(self.state.flush(HOME))
+
     def keep(self, id: str, where: str) -> None:
         """Ask for a durable subscription, or for another clause of one."""
         self.durable[id] = where

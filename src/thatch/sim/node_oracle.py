@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from thatch.protocol.ids import publisher_of
 from thatch.protocol.messages import Publish
 from thatch.region.region import Region
+from thatch.sim.node_movers import Mover
 from thatch.sim.oracle import Failed
 
 
@@ -63,6 +64,7 @@ class NodeOracle:
         self.plain: dict[tuple[str, str], Region] = {}
         self.publications: dict[str, Publication] = {}
         self.losses: list[Loss] = []
+        self.movers: dict[str, Mover] = {}
         self.guaranteed = self.excused = 0  # deliveries that had to happen, and did; that did not, and were lost
         self.crashed_at = -1.0  # when something last happened that may make a copy
         self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
@@ -80,6 +82,8 @@ class NodeOracle:
     def note_crash(self, at: float) -> None:
         """What is published up to then may come twice."""
         self.crashed_at = max(self.crashed_at, at)
+        for mover in self.movers.values():
+            mover.void()
 
     def take(self, broker: str, event: str, now: float) -> None:
         """An event has come to a broker."""
@@ -151,6 +155,13 @@ class NodeOracle:
                     )
         for publication in self.publications.values():
             publication.expected.clear()
+        for mover in self.movers.values():
+            self.guaranteed += mover.check(self.arrivals, self._is_due)
+
+    def _is_due(self, event: str) -> bool:
+        """Whether the publisher's broker has taken an event."""
+        publication = self.publications[event]
+        return publication.is_acknowledged and not publication.is_refused
 
     def loss_of(self, publication: Publication, keep: DurableInterest) -> Loss | None:
         """The loss that an event was in, on its way to a durable subscription."""

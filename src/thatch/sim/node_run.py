@@ -21,6 +21,7 @@ from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey, Subscript
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import HOME, Program
 from thatch.sim.node_move import Move
+from thatch.sim.node_movers import BEHIND, CLAUSE_BEHIND, ID, Mover
 from thatch.sim.node_network import NodeNetwork, NodeObserver
 from thatch.sim.node_oracle import DurableInterest, Loss, NodeOracle
 from thatch.sim.node_process import EPOCH, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
@@ -30,6 +31,7 @@ from thatch.sim.run import clauses_of_scripts
 
 REST_MAX = 60.0  # seconds in which all is at rest when faults have ended
 POLL = 0.25
+MOVE_SECONDS = 0.01  # between looks at a program that moves
 SLACK = 0.1  # seconds of an interval
 
 
@@ -120,6 +122,26 @@ class NodeRun(NodeObserver):
 
     def _back(self, name: str) -> None:
         self.network.programs[name].come()
+
+    def _live(self, name: str, home: str, where: str) -> None:
+        """A program that is to move, and has a plain subscription."""
+        self.oracle.plain[name, ID] = region = self.network.clauses.compiled(where, self.network.clauses.space)
+        program = self.network.add_program(name, home)
+        program.come()
+        self.oracle.movers[name] = Mover(program, where, region)
+
+    def _move(self, name: str, home: str) -> None:
+        mover, there = self.oracle.movers[name], self.network.add_program(f"{name}-there", home)
+        self.oracle.plain[there.name, ID] = mover.region
+        self.oracle.plain[name, BEHIND] = self.network.clauses.compiled(CLAUSE_BEHIND, self.network.clauses.space)
+        there.come()
+        mover.move(there)
+        self._step_mover(mover)
+
+    def _step_mover(self, mover: Mover) -> None:
+        mover.step()
+        if mover.is_moving:
+            self.network.agenda.at(self.network.now + MOVE_SECONDS, self._step_mover, mover)
 
     # --- Steps of machines --------------------------------------------------------------------------------------------
 
@@ -383,6 +405,8 @@ class NodeRun(NodeObserver):
         for keep in keeps:
             if not keep.has_settled:
                 return f"waits for {keep.id} to settle"
+        if program.name in self.oracle.movers and self.oracle.movers[program.name].is_moving:
+            return "is moving"
         home = program.state.homes[HOME]
         if home.changed_at:
             return f"waits for {list(home.changed_at)} to settle"
@@ -451,7 +475,12 @@ class NodeRun(NodeObserver):
         id = self._publish(name, event)
         self.network.agenda.run(self.network.now + 2.0)
         wanted = [each.name for each in self.oracle.keeps.values() if each.region.contains(event)]
-        wanted += [f"{name}/{id}" for (name, id), region in self.oracle.plain.items() if region.contains(event)]
+        for (reader, own), region in self.oracle.plain.items():
+            if (
+                region.contains(event)
+                and (SUBSCRIPTIONS, own) in self.network.programs[reader].state.homes[HOME].wheres
+            ):
+                wanted.append(f"{reader}/{own}")
         arrived = self.oracle.arrivals.get(id, {})
         if sorted(arrived) != sorted(wanted) or not self.oracle.publications[id].is_acknowledged:
             raise Failed(f"event {event}, published at rest by {name}, came to {sorted(arrived)}, wanted by {wanted}")
@@ -464,6 +493,8 @@ class NodeRun(NodeObserver):
             if keep.has_settled and not is_void and self._is_durable_everywhere(keep):
                 self._promise(keep)
         self.oracle.publish(event, program.home, self.network.now)
+        for mover in self.oracle.movers.values():
+            mover.note_published(event)
 
     def _promise(self, keep: DurableInterest) -> None:
         if keep.promised_at is None:

@@ -62,12 +62,43 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
             now += rng.choice((0.2, 1.0, 2.5))
         now = max([now, *(step.at for step in made)]) + 1.0
         made.append(Step(now, "rest", (event(rng),)))
-    made += _lost_for_good(random.Random(seed * 31 + 8), links, [*homes.values()], publishers, now)
+    moves = _moves(random.Random(seed * 31 + 9), brokers, links, publishers, now + 1.0)
+    now = max([now, *(step.at for step in moves)])
+    made += moves
+    lived = [*homes.values(), *(step.args[1] for step in moves if step.kind in ("live", "move"))]
+    made += _lost_for_good(random.Random(seed * 31 + 8), links, lived, publishers, now)
     return NodeScript(
         seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
         publishers, rng.choice(("advertisements", "subscriptions")),
         tuple(sorted(made, key=lambda step: step.at)), seed % 2 == 1,
     )  # fmt: skip
+
+
+def _moves(rng: random.Random, brokers: list[str], links: Links, publishers: tuple[str, ...], now: float) -> list[Step]:
+    """A program with a plain subscription moves while many events come, slow links have a backlog, links are cut and
+    disks are full. Nothing crashes, most often: what a crash costs plain subscriptions nobody knows."""
+    if rng.random() < 0.6:
+        return []
+    here, there = rng.sample(brokers, 2)
+    steps = [Step(now, "live", ("mover", here, "TRUE" if rng.random() < 0.5 else clause(rng, 2.0)))]
+    at = now + 2.0
+    seconds = rng.choice((0.1, 0.6, 1.5))
+    times = sorted(at + rng.random() * seconds for _ in range(rng.choice((20, 60, 120))))
+    steps += [Step(time, "publish", (rng.choice(publishers), event(rng))) for time in times]
+    at += rng.random() * 0.3
+    steps.append(Step(at, "move", ("mover", there)))
+    if rng.random() < 0.6:
+        link = rng.choice(links)
+        steps += [
+            Step(at + rng.choice((-0.5, 0.0, 0.1)), "cut", (*link, rng.random() < 0.2, 0.3)),
+            Step(at + 0.7, "heal", link),
+        ]
+    if rng.random() < 0.3:
+        steps.append(Step(at - 0.2, "fill", (rng.choice(brokers), 0.8)))
+    if rng.random() < 0.1:
+        broker = rng.choice(brokers)
+        steps += [Step(at + 0.1, "kill", (broker, 1.0)), Step(at + 0.3, "start", (broker,))]
+    return [*steps, Step(at + 3.0, "rest", (event(rng),))]
 
 
 def _lost_for_good(
