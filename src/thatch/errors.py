@@ -21,8 +21,8 @@ from typing import Any, Literal, cast, get_args
 # What a refusal says to programs, over the wire too. docs/protocol.md says what each means; none changes its meaning.
 Code = Literal[
     "advertisement", "clause", "cycle", "disk_full", "event", "history", "id", "invalid", "kind", "later", "lease",
-    "limit", "name", "not_allowed", "order", "protocol", "routing", "space", "store", "unaccepted", "unknown_id",
-    "version",
+    "limit", "moved", "name", "not_allowed", "order", "protocol", "routing", "space", "store", "unaccepted",
+    "unknown_id", "version",
 ]  # fmt: skip
 TOO_LARGE, TOO_MANY_TERMS = "clause too large", "too many terms"  # constructs of errors about limits of clauses
 NAMES_LISTED = 12  # of what there is, in an error about a name that is not known

@@ -56,6 +56,14 @@ def add(commands: Any) -> None:
     attach.add_argument("--instead-of", metavar="LOST", required=True, help="the neighbour that is lost")
     attach.add_argument("--dial", metavar="URL", default="", help="its overlay port (default: it dials this broker)")
     attach.set_defaults(run=run_attach)
+    move = _action(
+        actions, "move-queue", "move a durable subscription to another broker",
+        "thatch admin move-queue ann alerts --to ws://10.0.0.3:7878",
+    )  # fmt: skip
+    move.add_argument("client", metavar="CLIENT", help="the name of its client")
+    move.add_argument("id", metavar="ID", help="of the durable subscription")
+    move.add_argument("--to", metavar="URL", required=True, help="the client port of the other broker")
+    move.set_defaults(run=run_move_queue)
     backup = _action(
         actions, "backup", "copy the store while the broker runs", "thatch admin backup /var/backups/B1.copy"
     )
@@ -166,6 +174,18 @@ def run_attach(options: argparse.Namespace) -> int:
         how = f"is dialled at {answer['dialled']}" if answer["dialled"] else "may dial this broker"
         kept = counted(answer["offered"], "event")
         print(f"{answer['name']} {how}; {kept} that were kept for {answer['instead_of']} are kept for it, too")
+    return OK
+
+
+def run_move_queue(options: argparse.Namespace) -> int:
+    from thatch.node.asking import MoveQueue
+
+    answer = _asked(options, MoveQueue(options.client, options.id, options.to))
+    if options.json:
+        print(as_text(answer))
+    else:
+        left = f"; its client reads about {counted(answer['left'], 'event')} here first" if answer["left"] else ""
+        print(f"{answer['id']} of {answer['client']} is at {answer['url']} now{left}")
     return OK
 
 

@@ -69,15 +69,21 @@ CLOSE_SECONDS = 1.0  # for what is to be said before a connection is closed
 class AsyncClient:
     """A client for programs with an event loop. `connect` makes it."""
 
-    def __init__(self, url: str, name: str, space: Space, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, url: str, name: str, space: Space, session: aiohttp.ClientSession, before: AsyncClient | None = None
+    ) -> None:
+        """`before`: the client of the broker from which durable subscriptions were moved to this one. Nobody waits for
+        this one to be connected."""
         self.url, self.name, self.space = url, name, space
-        self.connections = 0  # so far
+        self.connections: int = 0 if before is None else before.connections  # so far: what comes here comes after that
         self._session = session
         self._client = ClientState(name, space, token=random_token())
         self._frames = wire.Frames(space, wire.FromNode)
         self._number = 0  # of the session
         self._plain: dict[str, AsyncSubscription] = {}
-        self._durable = DurableSubscriptions(self._say_if_synced)
+        self._durable = DurableSubscriptions(self._say_if_synced, self._follow if before is None else None)
+        self._elsewhere: dict[str, AsyncClient] = {}  # at brokers to which durable subscriptions were moved, by address
+        self._following: set[asyncio.Task[None]] = set()
         self._waiters = Waiters()
         self._events = Unacknowledged(f"the broker at {url} to acknowledge an event")
         self._outbox = Outbox()
@@ -85,7 +91,7 @@ class AsyncClient:
         self._resent_after = 0  # seq that has to settle first
         self._ids = 0
         self.failure: Exception | None = None  # why it has ended
-        self._task: asyncio.Task[None] | None = None
+        self._task = None if before is None else asyncio.create_task(self._stay())
 
     # --- Being there -------------------------------------------------------------------------------------------------
 
@@ -110,6 +116,10 @@ class AsyncClient:
 
     async def close(self, *, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """What was published and not acknowledged is waited for a little; then the connection is closed."""
+        for task in self._following:
+            task.cancel()
+        for other in self._elsewhere.values():
+            await other.close(timeout_seconds=timeout_seconds)
         if self._task is not None and not self._task.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_seconds):
@@ -206,6 +216,31 @@ class AsyncClient:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await socket.send_bytes(wire.frame([refused]))
         raise PeerError(f"the broker at {self.url} is newer than this client: {reason}", code="kind")
+
+    @property
+    def life(self) -> str:
+        """The life of the broker's store, as the last connection has said it."""
+        return self._durable.life
+
+    def _follow(self, subscription: AsyncSubscription, url: str) -> None:
+        """A durable subscription was moved to another broker."""
+        task = asyncio.create_task(self._go_on_at(url, subscription))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def _go_on_at(self, url: str, subscription: AsyncSubscription) -> None:
+        try:
+            while (other := self._elsewhere.get(url)) is None:
+                session = aiohttp.ClientSession()
+                try:
+                    other = AsyncClient(url, self.name, await space_at(url, session, DIAL_SECONDS), session, self)
+                    self._elsewhere[url] = other
+                except Unavailable:
+                    await session.close()
+                    await asyncio.sleep(RETRY_SECONDS[1])
+            self._durable.hand_over(subscription, other._durable)
+        except ThatchError as error:
+            subscription.end(error)
 
     def _say_if_synced(self, message: Message) -> bool:
         """What is not said now is said when the broker holds what this client wants."""

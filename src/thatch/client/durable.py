@@ -32,15 +32,19 @@ class _Cancel(msgspec.Struct):
 
 
 class DurableSubscriptions:
-    def __init__(self, say: Callable[[Message], bool]) -> None:
+    def __init__(
+        self, say: Callable[[Message], bool], follow: Callable[[AsyncSubscription, str], None] | None = None
+    ) -> None:
         """`say` sends a message if the broker takes messages at present, and returns whether it does; `resume` says
-        later what could not be said."""
-        self._say = say
+        later what could not be said. `follow` takes a subscription that was moved to a broker at an address; without it
+        such a subscription ends."""
+        self._say, self._follow = say, follow
+        self._moved: dict[str, DurableSubscriptions | None] = {}  # where each is that was moved; None: not yet there
         self._by_id: dict[str, AsyncSubscription] = {}
         self._asked: list[_Asked] = []
         self._cancels: dict[str, _Cancel] = {}
         self._known: set[str] = set()  # ids that were spoken of on this connection
-        self._connection, self._life = 0, ""  # which connection this is, and the life of the broker's store
+        self._connection, self.life = 0, ""  # which connection this is, and the life of the broker's store
 
     async def subscribe(
         self, id: str, where: str, limits: tuple[int, float], settled: bool, timeout_seconds: float | None
@@ -50,7 +54,7 @@ class DurableSubscriptions:
             while id in self._cancels:
                 with suppress(CallerError):
                     await asyncio.shield(self._cancels[id].future)
-        if id in self._by_id:
+        if id in self._by_id or id in self._moved:
             raise CallerError(f"there is a durable subscription {shown(id)}: replace it")
         subscription = AsyncSubscription({id: where}, 2**62, self._acknowledge)  # the broker's window bounds it
         subscription.limits = limits
@@ -67,6 +71,9 @@ class DurableSubscriptions:
     ) -> None:
         """Ask for a clause of one of these."""
         id = subscription.id
+        there = self._moved.get(id)
+        if there is not None:
+            return await there.replace(subscription, where, settled, timeout_seconds)
         asked = _Asked(id, where, settled, asyncio.get_running_loop().create_future())
         self._asked.append(asked)
         before, subscription.wheres[id] = subscription.where, where
@@ -81,6 +88,11 @@ class DurableSubscriptions:
     async def cancel(self, subscription: AsyncSubscription, timeout_seconds: float | None) -> None:
         """Ask for the end of one. Whoever waits for it may give up; it is asked for until the broker has answered."""
         id = subscription.id
+        there = self._moved.get(id)
+        if there is not None:
+            await there.cancel(subscription, timeout_seconds)
+            del self._moved[id]
+            return
         if id not in self._cancels:
             self._cancels[id] = _Cancel(asyncio.get_running_loop().create_future())
             self._by_id.pop(id, None)
@@ -90,7 +102,7 @@ class DurableSubscriptions:
 
     def begin(self, connection: int, life: str) -> None:
         """The broker has greeted on a connection, the first or a later one."""
-        self._connection, self._life = connection, life
+        self._connection, self.life = connection, life
 
     def resume(self) -> None:
         """On a new connection: say what the broker may not know."""
@@ -114,7 +126,7 @@ class DurableSubscriptions:
     def event(self, message: wire.DurableEvent) -> None:
         subscription = self._by_id.get(message.id)
         if subscription is not None:
-            subscription.arrived(message.event, Mark(self._connection, message.number, self._life))
+            subscription.arrived(message.event, Mark(self._connection, message.number, self.life))
 
     def notice(self, message: wire.Notice) -> None:
         subscription = self._by_id.get(message.id)
@@ -132,10 +144,39 @@ class DurableSubscriptions:
             else:
                 fail(cancel.future, refusal(message))
             self._answer(message.id, Unavailable(f"durable subscription {shown(message.id)} was cancelled"))
+        elif message.state == "refused" and message.url:
+            self._move_on(message)
         elif message.state == "refused":
             self._answer(message.id, refusal(message))
         elif message.state in ("accepted", "settled"):
             self._stands(message)
+
+    def _move_on(self, message: wire.DurableStatus) -> None:
+        """A subscription was moved to another broker, and all that was left here has been dealt with."""
+        subscription = self._by_id.get(message.id)
+        if subscription is None or message.id in self._moved:
+            return
+        if self._follow is None:
+            del self._by_id[message.id]
+            self._answer(message.id, refusal(message))
+            subscription.end(refusal(message))
+            return
+        self._moved[message.id] = None
+        self._follow(subscription, message.url)
+
+    def hand_over(self, subscription: AsyncSubscription, other: DurableSubscriptions) -> None:
+        """It goes on there, and so do calls that wait for it."""
+        id = subscription.id
+        if self._by_id.pop(id, None) is None:  # cancelled meanwhile
+            self._moved.pop(id, None)
+            return
+        self._moved[id] = other
+        asked = [each for each in self._asked if each.id == id]
+        self._asked = [each for each in self._asked if each.id != id]
+        subscription.go_on(other._acknowledge)
+        other._by_id[id] = subscription
+        other._asked += asked
+        other._ask(subscription)
 
     def _stands(self, message: wire.DurableStatus) -> None:
         """It stands with a clause, and so do those that were asked for before it."""

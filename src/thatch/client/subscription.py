@@ -120,6 +120,10 @@ class AsyncSubscription:
             self._taken = max(self._taken, mark)
         return False
 
+    def go_on(self, acknowledge: Callable[[str, Mark], None]) -> None:
+        """Its events come from another broker, and are acknowledged there."""
+        self._acknowledge = acknowledge
+
     def noticed(self, notice: Notice) -> None:
         self.notices.append(notice)
         if self.durable:

@@ -134,6 +134,9 @@ class Journal(Protocol):
     def attachments(self) -> list[AttachmentRow]:
         """The neighbours that an operator has attached."""
 
+    def moved(self) -> dict[str, str]:
+        """Durable subscriptions that were moved to another broker: its address, by their names."""
+
     # --- What is to be written ---------------------------------------------------------------------------------------
 
     def keep(self, records: tuple[RecordChange, ...]) -> None:
@@ -177,6 +180,9 @@ class Journal(Protocol):
 
     def drop_attachment(self, name: str) -> None:
         """What is known of a neighbour that was attached is no longer needed."""
+
+    def put_moved(self, name: str, url: str) -> None:
+        """A durable subscription was moved to a broker at an address; "": it is here."""
 
     def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
         """Keep for one peer all that is kept for another one, too: the last event under this number, the one before it

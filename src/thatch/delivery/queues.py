@@ -97,6 +97,19 @@ class Queue(LocalClient):
     def subscribe(self, where: str) -> None:
         self.send_all(self.client.subscribe(self.home, self.id, where))
 
+    def end_subscription(self) -> None:
+        """No more events come."""
+        if self.where:
+            self.send_all(self.client.unsubscribe(self.home, self.id))
+
+    def flush(self) -> None:
+        """Ask for every event that is on its way here."""
+        self.send_all(self.client.flush(self.home))
+
+    @property
+    def is_flushed(self) -> bool:
+        return self.client.is_flushed(self.home)
+
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
         self.stream.append(event, kept=True, now=self.driver.clock())
         if self.stream.lost != self._lost_kept:
@@ -138,6 +151,8 @@ class Queue(LocalClient):
     def on_message(self, message: Message) -> None:
         if self.reader is None:
             return
+        if isinstance(message, Accepted | Settled) and not self.where:
+            return  # the end of one that was moved
         if isinstance(message, Accepted):
             self.reader.send(wire.DurableStatus(self.id, self.where, "accepted"))
         elif isinstance(message, Settled) and self.is_settled:
@@ -174,6 +189,7 @@ class Queues:
         self._driver, self._unacknowledged_bytes_max = driver, unacknowledged_bytes_max
         self._bytes_max, self._seconds_max = bytes_max, seconds_max
         self._queues: dict[str, Queue] = {}
+        self._moved = driver.journal.moved()  # where each is now
         self._cancelled: dict[str, None] = {}  # by clients, since a store that began in the past was started
 
     def __iter__(self) -> Iterator[Queue]:
@@ -188,6 +204,8 @@ class Queues:
                 queue.stream.restore(stored)
             records = self._driver.broker.received_from(SUBSCRIPTIONS, queue.name)
             queue.connect({client_id(id): where for id, where in records.items()})
+            if queue.name in self._moved:
+                queue.end_subscription()
             if present.since is not None:
                 self._driver.announce_gap(row.peer, "out", present.since, present.at, None)
 
@@ -205,6 +223,7 @@ class Queues:
             queue = self._queues.get(durable_name(reader.name, message.id))
             if queue is not None and queue.reader is reader and self._is_of_this_store(message, queue.stream):
                 queue.stream.acknowledge(message.number)
+                self._end_if_read(queue)
         elif isinstance(message, wire.DurableCancel):
             self._cancel(message.id, reader)
 
@@ -276,6 +295,9 @@ class Queues:
             limits = f"{message.bytes_max} bytes for {message.seconds_max} seconds"
             raise CallerError(f"a durable subscription keeps some bytes for some time, not {limits}")
         name = durable_name(reader.name, message.id)
+        if name in self._moved:
+            self._attach_moved(name, message, reader)
+            return
         bytes_max = min(message.bytes_max, self._bytes_max)
         seconds_max = min(message.seconds_max, self._seconds_max)
         self._driver.broker.space.where(message.where)
@@ -298,10 +320,55 @@ class Queues:
                 reader.send(wire.DurableStatus(message.id, message.where, "settled"))
         queue.attach(reader)
 
+    # --- Moved to another broker --------------------------------------------------------------------------------------
+
+    def get(self, client: str, id: str) -> Queue:
+        """The durable subscription of a client; an error if there is none here."""
+        queue = self._queues.get(durable_name(client, id))
+        if queue is None or not queue.where:
+            raise CallerError(f"client {shown(client)} has no durable subscription {shown(id)} here", code="unknown_id")
+        return queue
+
+    def move(self, queue: Queue, url: str) -> None:
+        """It lives at another broker now, which keeps every event that is published from here on. Its client reads what
+        is left here first, and then is told where to go."""
+        self._moved[queue.name] = url
+        self._driver.journal.put_moved(queue.name, url)
+        queue.end_subscription()
+        self._end_if_read(queue)
+
+    def _end_if_read(self, queue: Queue) -> None:
+        """One that was moved ends here when its client has read all."""
+        if queue.name not in self._moved or queue.stream.on_disk.count:
+            return
+        reader = queue.reader
+        self._end(queue)
+        if reader is not None:
+            self._send_on(queue.name, queue.id, "", reader)
+
+    def _send_on(self, name: str, id: str, where: str, reader: Reader) -> None:
+        url = self._moved[name]
+        why = f"durable subscription {shown(id)} was moved to the broker at {url}"
+        reader.send(wire.DurableStatus(id, where, "refused", why, "moved", url))
+
+    def _attach_moved(self, name: str, message: wire.DurableSubscribe, reader: Reader) -> None:
+        queue = self._queues.get(name)
+        if queue is None:
+            self._send_on(name, message.id, message.where, reader)
+            return
+        for state in ("accepted", "settled"):
+            reader.send(wire.DurableStatus(message.id, message.where, state))
+        queue.attach(reader)
+
     def _cancel(self, id: str, reader: Reader) -> None:
         name = durable_name(reader.name, id)
         queue = self._queues.get(name)
         self._note_cancelled(name)
+        if name in self._moved:
+            if queue is not None:
+                self._end(queue)
+            self._send_on(name, id, "", reader)
+            return
         if queue is None:
             why = f"no durable subscription {shown(id)}"
             reader.send(wire.DurableStatus(id, "", "refused", why, "unknown_id"))
@@ -338,3 +405,4 @@ class Queues:
             queue.stream.tick()
             queue.stream.expire(now)
             queue.note_lost()
+            self._end_if_read(queue)

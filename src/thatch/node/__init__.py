@@ -19,6 +19,7 @@ In reading order:
     cloudevents   events as CloudEvents over HTTP
     metrics       what Prometheus reads
     http          the HTTP interface: publish, read, inspect
+    moving        a durable subscription moves to another broker
     admin         the operator's door
     server        a node: its ports and its clock
     run           a node as a process

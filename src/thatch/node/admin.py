@@ -32,6 +32,7 @@ from thatch.node.asking import (
     Backup,
     Forget,
     Links,
+    MoveQueue,
     Progress,
     Request,
     address_of,
@@ -39,6 +40,7 @@ from thatch.node.asking import (
 )
 from thatch.node.damage import sentence_of
 from thatch.node.host import Host
+from thatch.node.moving import move_queue
 from thatch.node.outgoing import reached
 from thatch.node.schema import COUNT_EVENTS, peer_row
 from thatch.protocol.address import OVERLAY_URL, checked_url
@@ -126,6 +128,8 @@ class AdminDoor:
             return await self._forget(request)
         if isinstance(request, Attach):
             return await self._attach(request)
+        if isinstance(request, MoveQueue):
+            return await move_queue(self.node, request.client, request.id, request.url)
         return self._status()
 
     # --- Looking -----------------------------------------------------------------------------------------------------

@@ -56,6 +56,14 @@ class Attach(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     url: str = ""  # where it is dialled; else it dials
 
 
+class MoveQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command", tag="move-queue"):
+    """A durable subscription lives at another broker from now on."""
+
+    client: str
+    id: str
+    url: str  # of the client port
+
+
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command", tag="backup"):
     """A copy of the store."""
 
@@ -63,7 +71,7 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     overwrite: bool = False
 
 
-Request = Status | Links | Accept | Forget | Attach | Backup
+Request = Status | Links | Accept | Forget | Attach | MoveQueue | Backup
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -109,6 +109,8 @@ SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?, ?)"
 GET_ABOUT = "SELECT value FROM about WHERE key = ?"
 ATTACHED = "attached "  # before the name of a neighbour
 GET_ATTACHMENTS = f"SELECT value FROM about WHERE key >= '{ATTACHED}' AND key < 'attached!' ORDER BY key"
+MOVED = "moved "  # before the name of a durable subscription
+GET_MOVED = f"SELECT key, value FROM about WHERE key >= '{MOVED}' AND key < 'moved!' ORDER BY key"
 DROP_ABOUT = "DELETE FROM about WHERE key = ?"
 PUT_LIFE = "INSERT OR REPLACE INTO lives VALUES (?, ?, ?, ?, ?, ?)"
 LAST_LIFE = "SELECT max(ordinal) FROM lives"

@@ -168,6 +168,10 @@ class Store:
     def attachments(self) -> list[AttachmentRow]:
         return [AttachmentRow(*json.loads(text)) for (text,) in self._connection.execute(schema.GET_ATTACHMENTS)]
 
+    def moved(self) -> dict[str, str]:
+        rows = self._connection.execute(schema.GET_MOVED)
+        return {key.removeprefix(schema.MOVED): url for key, url in rows}
+
     def image(self) -> bytes | None:
         """What the broker had worked out (thatch.broker.image)."""
         row = self._connection.execute(schema.GET_IMAGE).fetchone()
@@ -248,6 +252,10 @@ class Store:
 
     def drop_attachment(self, name: str) -> None:
         self._write((schema.DROP_ABOUT, (schema.ATTACHED + name,)))
+
+    def put_moved(self, name: str, url: str) -> None:
+        key = schema.MOVED + name
+        self._write((schema.SET_ABOUT, schema.about_row(key, url)) if url else (schema.DROP_ABOUT, (key,)))
 
     def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
         self._write((schema.COPY_EVENTS, (*schema.peer_row(target), last, *schema.peer_row(source))))

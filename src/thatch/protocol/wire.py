@@ -68,13 +68,14 @@ class DurableCancel(NodeMessage, frozen=True, tag="Unkeep", array_like=True):
 class DurableStatus(NodeMessage, frozen=True, tag="Standing", array_like=True):
     """How a durable subscription stands: "accepted" (on disk), "settled", "gone", or "refused" for a reason."""
 
-    added: ClassVar[Mapping[str, int]] = {"code": 3}
+    added: ClassVar[Mapping[str, int]] = {"code": 3, "url": 5}
 
     id: str
     where: str
     state: str
     reason: str = ""
     code: str = ""  # of the reason: errors.py has them all
+    url: str = ""  # where it is now, if it was moved
 
 
 class DurableEvent(NodeMessage, frozen=True, tag="Kept", array_like=True):

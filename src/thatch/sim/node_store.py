@@ -53,6 +53,7 @@ class Disk:
     neighbours: dict[str, NeighbourRow] = field(default_factory=dict)
     gaps: dict[int, GapRow] = field(default_factory=dict)
     attachments: dict[str, AttachmentRow] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
 
     def copied(self) -> Disk:
         return replace(
@@ -67,6 +68,7 @@ class Disk:
             neighbours=dict(self.neighbours),
             gaps=dict(self.gaps),
             attachments=dict(self.attachments),
+            moved=dict(self.moved),
         )
 
     def note(self, life: str) -> None:
@@ -165,6 +167,9 @@ class SimulatedStore:
     def attachments(self) -> list[AttachmentRow]:
         return list(self.disk.attachments.values())
 
+    def moved(self) -> dict[str, str]:
+        return dict(self.disk.moved)
+
     # --- What is to be written ----------------------------------------------------------------------------------------
 
     @property
@@ -220,6 +225,9 @@ class SimulatedStore:
 
     def drop_attachment(self, name: str) -> None:
         self._write(lambda disk: disk.attachments.pop(name, None))
+
+    def put_moved(self, name: str, url: str) -> None:
+        self._write(lambda disk: disk.moved.update({name: url}) if url else disk.moved.pop(name, None))
 
     def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
         self._write(lambda disk: disk.copy(source, target, last))
