@@ -12,7 +12,8 @@ import pytest
 
 from helpers.peers import neighbour
 from thatch.delivery.attachments import Attachments
-from thatch.delivery.journal import AttachmentRow
+from thatch.delivery.clock import Stamp
+from thatch.delivery.journal import GAP, AttachmentRow
 from thatch.delivery.stream import Limits, Stream
 from thatch.node.store import Store
 
@@ -64,14 +65,14 @@ def test_what_is_kept_for_one_receiver_is_kept_for_another_one_too(tmp_path: Pat
     def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
         got.extend(zip(numbers, events, strict=True))
 
-    other.append(b"own", True, 0.0)
+    other.append(b"own", True, Stamp(0.0, 0.0))
     if is_there:
         other.attach(send, 0)
     for at in range(300):
-        lost.append(b"%d" % at, True, float(at))
+        lost.append(b"%d" % at, True, Stamp(float(at), float(at)))
     lost.acknowledge(FIRST + 10)
-    assert other.copy_from(lost) == 300 and other.counted == FIRST + 301
-    other.append(b"later", True, 300.0)
+    assert other.copy_from(lost, Stamp(300.0, 300.0)) == 300 and other.counted == FIRST + 301
+    other.append(b"later", True, Stamp(300.0, 300.0))
     if not is_there:
         other.attach(send, 0)
     wanted = [b"own", *(b"%d" % at for at in range(10, 300)), b"later"]
@@ -86,7 +87,7 @@ def test_what_is_kept_for_one_receiver_is_kept_for_another_one_too(tmp_path: Pat
     left = [row.number for row in again.stored(neighbour("B3"))]
     assert left == [number for number, _ in got[151:]]
     assert len([*again.stored(neighbour("B2"))]) == 290, "and is still kept for the first one"
-    assert other.copy_from(Stream(neighbour("B4"), again, limits, FIRST)) == 0
+    assert other.copy_from(Stream(neighbour("B4"), again, limits, FIRST), Stamp(0.0, 0.0)) == 0
     again.stop()
 
 
@@ -96,12 +97,13 @@ def test_a_copy_is_bound_by_the_limit_of_its_receiver(tmp_path: Path) -> None:
     lost, other = (Stream(neighbour(name), store, limits, FIRST) for name in ("B2", "B3"))
     other.set_limits(5_000, 10.0)
     for at in range(300):
-        lost.append(b"x" * 100, True, float(at))
-    other.copy_from(lost)
+        lost.append(b"x" * 100, True, Stamp(float(at), float(at)))
+    other.copy_from(lost, Stamp(300.0, 300.0))
     assert other.on_disk.bytes <= 5_000 < 100 * 300 and other.lost == 300 - other.on_disk.count
     assert other.expire(1_000.0) and not other.on_disk.count, "events keep their age"
     store.start(lambda *call: None, lambda _: None)
     store.stop()
     again = Store(tmp_path / "s", "B1")
-    assert [*again.stored(neighbour("B3"))] == [] and len([*again.stored(neighbour("B2"))]) == 300
+    (gap,) = again.stored(neighbour("B3"))
+    assert gap.entry == GAP and len([*again.stored(neighbour("B2"))]) == 300
     again.stop()

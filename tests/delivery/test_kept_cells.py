@@ -44,7 +44,7 @@ class Partitioned(NodeNetwork):
 
     def kept(self, broker: str, peer: PeerKey) -> list[Publish]:
         rows = self.machines[broker].disk.events.get(peer, {})
-        return [msgspec.msgpack.decode(event, type=Publish) for _, event, _ in rows.values()]
+        return [msgspec.msgpack.decode(each.event, type=Publish) for each in rows.values()]
 
 
 class Arrivals(NodeObserver):

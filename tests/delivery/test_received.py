@@ -8,6 +8,7 @@ from helpers.peers import neighbour
 from thatch import Space
 from thatch.broker import Broker
 from thatch.delivery import driver as driving
+from thatch.delivery.clock import Clock
 from thatch.delivery.driver import Driver
 from thatch.delivery.received import LIVES_KEPT, Arrivals, Confirmations
 from thatch.delivery.stream import Limits
@@ -78,7 +79,9 @@ def test_announced_intervals_are_bounded(tmp_path: Path) -> None:
     """A neighbour may say as often as it likes that its store began in the past; nobody else's intervals go."""
     store = Store(tmp_path / "s", "B1")
     limits = Limits(bytes_max=1, seconds_max=1.0, memory_bytes_max=1, unacknowledged_bytes_max=1)
-    driver = Driver(Broker("B1", Space.parse("price double")), store, limits, lambda: 0.0, lambda ticket: None)
+    driver = Driver(
+        Broker("B1", Space.parse("price double")), store, limits, Clock(lambda: 0.0, lambda: 0.0), lambda ticket: None
+    )
     store.start(lambda *_: None, lambda _: None)
     driver.announce_gap(neighbour("B3"), "in", 1.0, 2.0, 3)
     for at in range(100):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from helpers.peers import durable_queue
+from thatch.delivery.clock import Stamp
 from thatch.delivery.stream import Limits, Stream
 from thatch.node.store import Store
 
@@ -79,7 +80,7 @@ def test_a_stream_brings_everything_in_order(tmp_path: Path, seed: int) -> None:
         kept = chance.random() < 0.6
         events = [b"event %d" % (len(sent) + each) for each in range(chance.choice((1, 1, 5, 100 if seed > 3 else 2)))]
         sent += events
-        stream.append_all(events, kept, time.time())
+        stream.append_all(events, kept, Stamp(0.0, 0.0))
         receiver.step()
         if chance.random() < 0.02:
             time.sleep(0.005)
@@ -108,7 +109,7 @@ def test_an_acknowledgement_may_be_of_what_was_sent_since_the_receiver_came(tmp_
     limits = Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=10)
     stream = Stream(QUEUE, store, limits, FIRST)
     assert not stream.has_sent(FIRST + 1)
-    stream.append_all([b"0123456789"] * 4, kept=False, now=0.0)
+    stream.append_all([b"0123456789"] * 4, kept=False, stamp=Stamp(0.0, 0.0))
     stream.attach(lambda numbers, events: None, FIRST + 1)
     assert [stream.has_sent(FIRST + each) for each in range(5)] == [False, False, True, False, False]
     stream.detach()
@@ -121,10 +122,10 @@ def test_what_is_too_much_goes_and_is_counted(tmp_path: Path) -> None:
     store.start(lambda *_: None, lambda _: None)
     limits = Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=100)
     stream = Stream(QUEUE, store, limits, FIRST)
-    stream.append_all([b"x" * 100] * 1_000, kept=True, now=100.0)
+    stream.append_all([b"x" * 100] * 1_000, kept=True, stamp=Stamp(100.0, 100.0))
     assert stream.on_disk.bytes <= 20_000 and stream.lost == 1_000 - stream.on_disk.count
     lost = stream.lost
-    stream.append_all([b"y" * 100] * 20, kept=False, now=100.0)
+    stream.append_all([b"y" * 100] * 20, kept=False, stamp=Stamp(100.0, 100.0))
     assert stream.waiting_bytes <= 1_000 and stream.lost == lost + 10
     assert stream.expire(105.0) == 0 and stream.on_disk.count
     stream.expire(111.0)
@@ -145,16 +146,16 @@ def test_a_call_behind_what_was_appended_waits_until_that_is_sent(tmp_path: Path
     stream.call_behind(lambda: said.append(0))
     assert said == [0], "nobody was there, and then nothing waited"
     for at in range(20):
-        stream.append(b"0123456789", kept=at % 2 == 0, now=time.time())
+        stream.append(b"0123456789", kept=at % 2 == 0, stamp=Stamp(0.0, 0.0))
     stream.call_behind(lambda: said.append(len(receiver.got)))
-    stream.append_all([b"0123456789"] * 20, kept=False, now=0.0)
+    stream.append_all([b"0123456789"] * 20, kept=False, stamp=Stamp(0.0, 0.0))
     end = time.monotonic() + 10
     while len(receiver.got) < 40 and time.monotonic() < end:
         assert said == [0] if len(receiver.got) < 20 else said[0] == 0
         receiver.run_calls()
         receiver.acknowledge(receiver.got[-1][0])
     assert said == [0, 20] or said == [0, 21]
-    stream.append(b"0123456789", kept=False, now=0.0)
+    stream.append(b"0123456789", kept=False, stamp=Stamp(0.0, 0.0))
     store.stop()
 
 
@@ -164,8 +165,8 @@ def test_a_call_behind_what_was_appended_is_not_made_for_a_receiver_that_comes_l
     limits = Limits(bytes_max=20_000, seconds_max=10.0, memory_bytes_max=1_000, unacknowledged_bytes_max=10)
     stream, said = Stream(QUEUE, store, limits, FIRST), list[int]()
     stream.attach(lambda numbers, events: None, FIRST)
-    stream.append_all([b"0123456789"], kept=False, now=0.0)
-    stream.append_all([b"0123456789"], kept=False, now=0.0)
+    stream.append_all([b"0123456789"], kept=False, stamp=Stamp(0.0, 0.0))
+    stream.append_all([b"0123456789"], kept=False, stamp=Stamp(0.0, 0.0))
     stream.call_behind(lambda: said.append(1))
     stream.detach()
     stream.attach(lambda numbers, events: None, FIRST + 2)

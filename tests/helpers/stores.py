@@ -7,7 +7,9 @@ from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from thatch.delivery.clock import Stamp
 from thatch.delivery.history import History
+from thatch.delivery.journal import ASKED
 from thatch.node.schema import peer_of
 from thatch.node.store import Store
 from thatch.protocol.records import PeerKey
@@ -22,6 +24,11 @@ def next_number(store: Store) -> int:
     return next(_numbers[store])
 
 
+def keep(store: Store, peer: PeerKey, number: int, at: float, event: bytes) -> None:
+    """An event that was asked for, at a time at which nodes had run for as long."""
+    store.append(peer, number, Stamp(at, at), ASKED, event)
+
+
 def contents(store: Store) -> dict[str, Any]:
     """All that a store holds, before it is started."""
     events: dict[PeerKey, list[tuple[int, float, bytes]]] = {}
@@ -29,7 +36,8 @@ def contents(store: Store) -> dict[str, Any]:
     for kind, name, *event in store._connection.execute(query):
         events.setdefault(peer_of(kind, name), []).append(tuple(event))
     for peer, found in events.items():
-        assert [tuple(row) for row in store.stored(peer)] == [(number, at, len(data)) for number, at, data in found]
+        rows = [(row.number, row.at, row.size) for row in store.stored(peer)]
+        assert rows == [(number, at, len(data)) for number, at, data in found]
     return {
         "records": list(store.records()),
         "queues": [tuple(row) for row in store.queues()],

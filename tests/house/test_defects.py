@@ -18,7 +18,69 @@ LINKS, STATE = "tests/broker/test_broker_links.py::test_", "tests/broker/test_cl
 DIGESTS, DURABLE = "tests/broker/test_digests.py::test_", "tests/broker/test_broker_durable.py::test_"
 PAGES = "tests/broker/test_pages.py::test_"
 ATTACH, ATTACHED = "tests/node/test_attach.py::test_", "tests/broker/test_attached.py::test_"
+CLOCK, GAPS = "tests/delivery/test_clock.py::test_", "tests/delivery/test_gaps.py::test_"
 DEFECTS = [
+    # --- Limits, and time ---
+    Defect(
+        "delivery/clock.py", "return self._ran + self.seconds", "return self._ran + self._wall() - self._began",
+        CLOCK + "a_step_of_eight_days_forward_expires_nothing_and_is_logged",
+    ),
+    Defect(
+        "delivery/clock.py", "return self._began + self.seconds", "return self._wall()",
+        CLOCK + "now_never_steps_and_the_wall_does",
+    ),
+    Defect(
+        "broker/intake.py", "= expires - self._handling.ahead", "= expires",
+        CLOCK + "a_lease_ends_when_it_would_have_ended_whatever_the_clock_does",
+    ),
+    Defect(
+        "broker/intake.py", "promised = now + self._handling.ahead", "promised = now",
+        CLOCK + "a_lease_ends_when_it_would_have_ended_whatever_the_clock_does",
+    ),
+    Defect(
+        "node/store.py", "max(kept_ran, float(", "max(0.0, float(",
+        CLOCK + "how_long_nodes_have_run_is_known_from_what_was_kept_last",
+    ),
+    Defect(
+        "delivery/stream.py", "SUSPECTED if self.on_disk.suspected.count else ASKED",
+        "ASKED if self.on_disk.asked.count else SUSPECTED", GAPS + "events_that_nobody_has_asked_for_go_first",
+    ),
+    Defect(
+        "delivery/stream.py", "if row.gap is not None:", "if row.entry == ASKED and row.gap is not None:",
+        GAPS + "a_gap_is_an_entry_of_the_stream_and_outlives_a_crash",
+    ),
+    Defect(
+        "delivery/stream.py", "if self.on_disk.count or self.gaps:", "if self.on_disk.count:",
+        GAPS + "what_is_too_old_is_told_too",
+    ),
+    Defect(
+        "delivery/stream.py", "if not self.on_disk.count and not self.gaps:", "if not self.on_disk.count:",
+        GAPS + "what_is_too_old_is_told_too",
+    ),
+    Defect(
+        "delivery/losses.py", "min(one.count + other.count, 2**63 - 1)", "max(one.count, other.count)",
+        GAPS + "a_gap_is_an_entry_of_the_stream_and_outlives_a_crash",
+    ),
+    Defect(
+        "delivery/losses.py", "if not partners and len(self) >= GAPS_MAX:", "if False:",
+        GAPS + "gaps_of_one_stream_are_few_whatever_a_neighbour_says",
+    ),
+    Defect(
+        "delivery/driver.py", "link.is_durable and name != source and", "link.is_durable and",
+        GAPS + "the_owner_is_told_what_a_limit_on_the_way_has_cost_whoever_crashes",
+    ),
+    Defect(
+        "delivery/driver.py", "self.stream(name).append_gap(gap, self.clock.stamp())", "pass",
+        GAPS + "the_owner_is_told_what_a_limit_on_the_way_has_cost_whoever_crashes",
+    ),
+    Defect(
+        "delivery/queues.py", "if reader.peer.version >= LOST_SINCE:", "if True:",
+        GAPS + "a_client_of_an_older_version_gets_a_notice",
+    ),
+    Defect(
+        "node/migrations.py", "max(expires - ?, 0.0) AS expires", "max(expires - 0 * ?, 0.0) AS expires",
+        "tests/house/test_formats.py::test_a_store_of_version_3_is_migrated_and_loses_nothing",
+    ),
     # --- Who is who, and sessions ---
     Defect(
         "broker/sessions.py", "if message.session <= last:", "if message.session < last:",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from helpers import version_1
 from helpers.paths import DATA
 from helpers.peers import client, durable_queue, links, neighbour
-from helpers.stores import contents, next_number
+from helpers.stores import contents, keep, next_number
 from thatch import Space, SubscriptionTable
 from thatch.broker import Broker, Settings
 from thatch.broker.image import read_image
@@ -88,6 +89,8 @@ MESSAGES: dict[str, m.Message] = {
     "Resume": w.Resume("store1", "store2", 2**40),
     "Forward": w.Forward(2**40 + 2, EVENT),
     "Received": w.Received(2**40 + 2),
+    "gap": w.Gap(2**40 + 9, 7, 1.7e9, 1.7e9 + 0.5, "B1", "B2"),
+    "lost": w.Lost("alerts", 2**40 + 9, 7, 1.7e9, 1.7e9 + 0.5, "B1", "B2"),
     "Returned": w.Returned({"B1/ann@alerts/alerts": "price < 20"}, "life1"),
 }
 
@@ -175,7 +178,7 @@ def test_a_broker_is_restored_from_the_store_of_the_version_before(stores: dict[
 
 
 def write_store(path: Path) -> None:
-    """Something of each kind: what `store-3.thatch` was made of."""
+    """Something of each kind: what `store-4.thatch` was made of."""
     space = Space.parse("price int not null 0..1000, kind enum('a')")
     grown = Space.parse("price int not null 0..1000, kind enum('a', 'b')")
     ann, alerts, b2, b3 = client("ann"), durable_queue("ann@alerts"), neighbour("B2"), neighbour("B3")
@@ -199,7 +202,7 @@ def write_store(path: Path) -> None:
     for number in range(4):
         event = encode(m.Publish(f"pub:{number}", {"price": number}, b"payload %d" % number))
         for peer in (alerts, b2):
-            store.append(peer, next_number(store), 1.7e9 + number, event)
+            keep(store, peer, next_number(store), 1.7e9 + number, event)
     store.discard(b2, (1 << 40) + 4)
     store.put_queue(QueueRow(durable_queue("ann@back"), 2**20, 60.0, 0, 1.8e9))
     store.put_life(LifeRow(1, "a life of this store", 1.7e9, "restore", 1.6e9))
@@ -209,6 +212,7 @@ def write_store(path: Path) -> None:
     store.put_gap(GapRow(1, b2, "in", 1.6e9, 1.7e9, 12))
     store.put_gap(GapRow(2, b2, "out", 1.6e9, 1.7e9, None))
     store.note_statistics({"events_in": 4, "events_out": 8})
+    store.note_ran(1.7e9 + 5)
     store.set_image(Broker.restored("B1", space, records, Settings()).image())
     store.start(lambda *_: None, lambda _: None)
     store.stop()
@@ -216,13 +220,31 @@ def write_store(path: Path) -> None:
 
 def test_a_store_of_this_version_opens_as_it_was_written(tmp_path: Path) -> None:
     write_store(tmp_path / "new")
-    shutil.copy(FORMATS / "store-3.thatch", tmp_path / "s")
+    shutil.copy(FORMATS / "store-4.thatch", tmp_path / "s")
     found = []
     for name in ("new", "s"):
         store = Store(tmp_path / name, "B1", lambda step: pytest.fail("nothing is to be migrated"))
-        found.append(contents(store) | {"about": store.space, "lives": store.lives()[0]})
+        found.append(contents(store) | {"about": store.space, "lives": store.lives()[0], "ran": store.ran})
         store.stop()
     assert found[0] == found[1] and len(found[1]["records"]) == 12 and len(found[1]["events"]) == 2
+
+
+def test_a_store_of_version_3_is_migrated_and_loses_nothing(tmp_path: Path) -> None:
+    """What it keeps gets no older by that, though the store was away for years."""
+    write_store(tmp_path / "new")
+    shutil.copy(FORMATS / "store-3.thatch", tmp_path / "s")
+    new = Store(tmp_path / "new", "B1")
+    was = contents(new)
+    new.stop()
+    began = time.time()
+    store = Store(tmp_path / "s", "B1")
+    found = contents(store)
+    kept, (back,) = found["queues"][:1], found["queues"][1:]
+    assert found == was | {"queues": [*kept, back], "about": (was["about"][0], store.identity)}
+    assert kept == was["queues"][:1] and back[:4] == was["queues"][1][:4]
+    assert 0 <= 1.8e9 - began - back[4] < 5, "the time that is left, of when nodes have run for so long"
+    assert store.ran == 0 and {row.ran for peer in found["events"] for row in store.stored(peer)} == {0}
+    store.stop()
 
 
 def test_a_store_of_version_2_is_migrated_and_loses_nothing(tmp_path: Path) -> None:

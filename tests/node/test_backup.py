@@ -14,7 +14,7 @@ import pytest
 
 from helpers.disks import fill, needs_mounts, small_disk
 from helpers.peers import client, durable_queue
-from helpers.stores import next_number
+from helpers.stores import keep, next_number
 from thatch.cli.main import main
 from thatch.delivery.journal import QueueRow
 from thatch.errors import CallerError, StoreError
@@ -36,7 +36,7 @@ def filled(path: Path, rows: int, name: str = "B1") -> None:
     store = Store(path, name)
     store.put_queue(QueueRow(QUEUE, 1000, 5.0, 0))
     for number in range(rows):
-        store.append(QUEUE, next_number(store), float(number), b"event %d" % number * 30)
+        keep(store, QUEUE, next_number(store), float(number), b"event %d" % number * 30)
         store.keep((SubscriptionRecord(ANN, f"B1/ann/{number}", f"price < {number}"),))
     store.start(lambda *call: None, lambda ticket: None)
     store.stop()
@@ -83,7 +83,7 @@ def test_events_go_on_while_the_copy_is_made_and_it_is_of_one_moment(tmp_path: P
         """One transaction of an event and a subscription: a copy has both, or neither."""
         nonlocal steps
         steps += 1
-        store.append(QUEUE, next_number(store), 1.0, b"while" * 2000)
+        keep(store, QUEUE, next_number(store), 1.0, b"while" * 2000)
         store.keep((SubscriptionRecord(ANN, f"B1/ann/while{steps}", "TRUE"),))
 
     summary = copied(store, tmp_path / "copy", write_pair)
@@ -109,7 +109,7 @@ def test_a_copy_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match="nobody waits"):
         copied(store, tmp_path / "copy", give_up)
-    store.append(QUEUE, next_number(store), 1.0, b"goes on")
+    keep(store, QUEUE, next_number(store), 1.0, b"goes on")
     store.stop()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["s", "s.life", "s.lock"]
     assert rows_in(tmp_path / "s")[0] == ROWS + 1
@@ -123,7 +123,7 @@ def test_a_disk_that_gets_full_ends_the_copy_not_the_store(tmp_path: Path) -> No
         store.start(lambda *call: None, lambda ticket: None)
         with pytest.raises(sqlite3.OperationalError, match="full"):
             copied(store, disk / "copy")
-        store.append(QUEUE, next_number(store), 1.0, b"goes on")
+        keep(store, QUEUE, next_number(store), 1.0, b"goes on")
         store.stop()
         assert list(disk.iterdir()) == [] and rows_in(tmp_path / "s")[0] == ROWS + 1
 
@@ -137,7 +137,7 @@ def old(tmp_path: Path) -> tuple[Path, Path]:
     store.start(lambda *call: None, lambda ticket: None)
     copied(store, tmp_path / "copy")
     for _ in range(5):
-        store.append(QUEUE, next_number(store), 1.0, b"after the copy")
+        keep(store, QUEUE, next_number(store), 1.0, b"after the copy")
     done = threading.Event()
     store.run(lambda connection: done.set())
     assert done.wait(10)

@@ -22,7 +22,7 @@ from thatch.node.schema import SCHEMA, VERSION
 from thatch.node.store import Store
 
 CHANCE = random.Random(5)
-ALL_STEPS = [*STEPS[:5], *STEPS[5:7], *STEPS[5:7], *STEPS[7:]]  # two versions to go through
+ALL_STEPS = [*STEPS[:5], *STEPS[5:7], *STEPS[5:7], *STEPS[5:7], *STEPS[7:]]  # three versions to go through
 
 
 def some_events(count: int, size: int = 40) -> Iterator[tuple[str, int, float, bytes]]:

@@ -14,7 +14,7 @@ import pytest
 
 from helpers.commits import Disk
 from helpers.peers import client, durable_queue, neighbour
-from helpers.stores import next_number
+from helpers.stores import keep, next_number
 from helpers.strategies import soaked
 from thatch.delivery.journal import QueueRow, ReceivedRow
 from thatch.errors import CallerError, StoreError
@@ -60,8 +60,8 @@ def fill(store: Store, loop: Loop, transactions: int) -> None:
     store.put_queue(QueueRow(QUEUE, 1000, 5.0, 0))
     for number in range(transactions):
         store.keep((SubscriptionRecord(ANN, f"B1/ann/{number}", f"price < {number}"),))
-        store.append(QUEUE, next_number(store), float(number), b"event %d " % number * 20)
-        store.append(B2, next_number(store), float(number), b"other")
+        keep(store, QUEUE, next_number(store), float(number), b"event %d " % number * 20)
+        keep(store, B2, next_number(store), float(number), b"other")
         store.note_received(ReceivedRow(B2, "a life", number, 1))
         loop.flush()
 
@@ -100,8 +100,8 @@ def test_committed_is_there_again(tmp_path: Path) -> None:
     store.keep((SubscriptionRecord(ANN, "b", "price < 2"), SubscriptionRecord(ANN, "a", "price < 3")))
     store.keep((Drop(SubscriptionKey(ANN, "b")),))
     first = next_number(store)
-    store.append(QUEUE, first, 1.0, b"one")
-    store.append(QUEUE, next_number(store), 2.0, b"two")
+    keep(store, QUEUE, first, 1.0, b"one")
+    keep(store, QUEUE, next_number(store), 2.0, b"two")
     store.put_queue(QueueRow(QUEUE, 10, 2.0, 3))
     store.discard(QUEUE, first)
     store.note_statistics({"events_in": 4})
@@ -121,7 +121,7 @@ def test_pages(tmp_path: Path) -> None:
     loop = Loop(store)
     numbers = [next_number(store) for _ in range(5)]
     for number in numbers:
-        store.append(QUEUE, number, 0.0, b"%d" % number)
+        keep(store, QUEUE, number, 0.0, b"%d" % number)
     pages: list[tuple[list[int], bool]] = []
     store.read(QUEUE, numbers[1], 2, lambda rows, whole: pages.append(([row[0] for row in rows], whole)))
     loop.run_until(lambda: bool(pages))
@@ -137,17 +137,17 @@ def test_what_is_written_together_has_the_same_effect_as_one_after_the_other(tmp
     loop = Loop(store)
     old = [next_number(store) for _ in range(3)]
     for number in old[:2]:
-        store.append(QUEUE, number, 1.0, b"old")
+        keep(store, QUEUE, number, 1.0, b"old")
     loop.flush()
     disk.hold()
     store.set_space("{}")
     assert disk.waiting.wait(10)
-    store.append(QUEUE, old[2], 2.0, b"old, too")
+    keep(store, QUEUE, old[2], 2.0, b"old, too")
     store.drop_queue(QUEUE)
     new = [next_number(store) for _ in range(3)]
-    store.append(QUEUE, new[0], 3.0, b"new")
-    store.append(QUEUE, new[1], 4.0, b"new, too")
-    store.append(B2, new[2], 4.0, b"of another")
+    keep(store, QUEUE, new[0], 3.0, b"new")
+    keep(store, QUEUE, new[1], 4.0, b"new, too")
+    keep(store, B2, new[2], 4.0, b"of another")
     store.discard(QUEUE, new[0])
     store.discard(QUEUE, old[0])
     disk.release()
@@ -262,8 +262,8 @@ def test_a_store_that_fails_says_so(tmp_path: Path) -> None:
     calls: queue.Queue[tuple[Any, ...]] = queue.Queue()
     store.start(lambda *call: calls.put(call), lambda _: None, failures.append)
     number = next_number(store)
-    store.append(QUEUE, number, 0.0, b"once")
-    store.append(QUEUE, number, 0.0, b"twice")
+    keep(store, QUEUE, number, 0.0, b"once")
+    keep(store, QUEUE, number, 0.0, b"twice")
     function, *arguments = calls.get(timeout=10)
     function(*arguments)
     assert isinstance(failures[0], sqlite3.IntegrityError)

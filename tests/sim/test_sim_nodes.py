@@ -24,7 +24,7 @@ SEEDS, GROUP = (10_000, 200) if SOAK else (500, 100)
 # Each kind of step that a group of runs contains, and does something.
 FAULTS = (
     "kill", "cut", "fill", "away", "cancel", "back_up", "put_back", "lose_disk", "copy", "decide", "accept", "forget",
-    "destroy", "attach", "move",
+    "destroy", "attach", "move", "step_clock",
 )  # fmt: skip
 
 
@@ -44,6 +44,7 @@ def test_seeds(first: int) -> None:
     clauses = clauses_of_scripts()
     runs = [seen(seed, clauses) for seed in range(first, first + GROUP)]
     assert sum(each.guaranteed for each in runs) > 8 * GROUP, "the runs promise too little to test anything"
+    assert sum(each.noticed for each in runs) > GROUP // 10, "the limits cost too little to test anything"
     steps = sum((each.steps for each in runs), Counter[str]())
     assert [kind for kind in FAULTS if not steps[kind]] == []
 

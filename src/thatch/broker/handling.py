@@ -9,7 +9,8 @@ from thatch.protocol.records import RecordChange
 
 class Handling:
     def __init__(self) -> None:
-        self.now = 0.0  # of the message
+        self.now = 0.0  # of the message, by a clock that never steps
+        self.ahead = 0.0  # of that clock: the one by which leases are promised
         self.persisted = 0  # the last number that is on disk
         self._effects: list[Effect] = []
         self._records: list[RecordChange] = []
@@ -18,6 +19,10 @@ class Handling:
     def begin(self, now: float) -> None:
         """A message has come."""
         self.now, self._effects, self._records = now, [], []
+
+    def note_ahead(self, seconds: float) -> None:
+        """How far ahead the clock is by which leases are promised."""
+        self.ahead = seconds
 
     def send(self, link: str, *messages: Message) -> None:
         self._effects += [Send(link, message) for message in messages]

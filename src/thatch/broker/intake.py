@@ -83,6 +83,7 @@ class Intake:
     def tick(self, message: Tick, link: str) -> None:
         """Leases end, and preserved subscriptions are replaced."""
         now = self._handling.now
+        self._handling.note_ahead(message.ahead)
         for key in [key for key, expires in self._expiries.items() if expires <= now]:
             self.remove(*key)
         self._pace.replace_preserved(list(self._forwarding.brokers()), self._forwarding.settings, now)
@@ -96,8 +97,9 @@ class Intake:
         own, now = self._own_id(table, source, id), self._handling.now
         if own is None:
             return
-        if expires is not None and not expires > now:
-            raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {now!r}", code="lease")
+        promised = now + self._handling.ahead
+        if expires is not None and not expires > promised:
+            raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {promised!r}", code="lease")
         region = self._growth.region(where)
         if source.is_client:
             self._forwarding.settings.limits.check(where, region)
@@ -136,10 +138,12 @@ class Intake:
                     self._handling.record(PreservedRecord(link.peer, id, *saved))
 
     def note_expiry(self, table: str, link: str, id: str, expires: float | None) -> None:
+        """How long a lease has to go is settled when it comes: if the clock is stepped later, that neither ends nor
+        prolongs it."""
         if expires is None:
             self._expiries.pop((table, link, id), None)
         else:
-            self._expiries[table, link, id] = expires
+            self._expiries[table, link, id] = expires - self._handling.ahead
 
     def _note_gone(self, table: str, peer: PeerKey, id: str) -> None:
         self._expiries.pop((table, peer.name, id), None)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from thatch.cli.client_arguments import add_client, connected, run_client
 from thatch.cli.parser import whole_number
 from thatch.errors import CallerError
 from thatch.where.reasons import why_empty
+
+if TYPE_CHECKING:
+    from thatch.protocol.wire import Lost
 
 
 def add(commands: Any) -> None:
@@ -43,6 +47,9 @@ async def _print_events(options: argparse.Namespace) -> None:
             why = why_empty(options.clause, client.space)
             print("thatch: no event can match this clause" + (f": {why}" if why else ""), file=sys.stderr, flush=True)
         subscription = await client.subscribe(options.clause, durable=options.durable, timeout_seconds=options.timeout)
+        for lost in subscription.losses:
+            _print_lost(lost)
+        subscription.on_lost = _print_lost
         print("settled: no matching event is missed from now on", file=sys.stderr, flush=True)
         count = 0
         async for event in subscription:
@@ -54,3 +61,15 @@ async def _print_events(options: argparse.Namespace) -> None:
             if count == options.count:
                 subscription.done()
                 return
+
+
+def _print_lost(lost: Lost) -> None:
+    """What a limit has cost a durable subscription."""
+    since, until = (
+        datetime.fromtimestamp(each, UTC).isoformat(timespec="seconds") for each in (lost.since, lost.until)
+    )
+    where = f"{lost.sender} kept them for {lost.receiver}" if lost.sender else "several brokers kept them"
+    print(
+        f"thatch: up to {lost.count} events lost to a limit: {where}; they had come there from {since} to {until}",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip

@@ -480,6 +480,8 @@ class AsyncClient:
                 self._events.count(message.count)
             elif isinstance(message, wire.DurableStatus):
                 self._durable.status(message)
+            elif isinstance(message, wire.Lost):
+                self._durable.lost(message)
             elif isinstance(message, wire.Notice) and message.id:
                 self._durable.notice(message)
             elif isinstance(message, wire.Notice):

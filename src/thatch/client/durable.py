@@ -128,6 +128,11 @@ class DurableSubscriptions:
         if subscription is not None:
             subscription.arrived(message.event, Mark(self._connection, message.number, self.life))
 
+    def lost(self, message: wire.Lost) -> None:
+        subscription = self._by_id.get(message.id)
+        if subscription is not None:
+            subscription.lose(message, Mark(self._connection, message.number, self.life))
+
     def notice(self, message: wire.Notice) -> None:
         subscription = self._by_id.get(message.id)
         if subscription is not None:

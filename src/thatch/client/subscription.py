@@ -11,7 +11,7 @@ from thatch.broker.client_state import REMEMBERED, RecentIds
 from thatch.client.waiting import within
 from thatch.errors import Unavailable, shown
 from thatch.protocol.messages import Publish
-from thatch.protocol.wire import Notice
+from thatch.protocol.wire import Lost, Notice
 
 
 class Mark(NamedTuple):
@@ -22,12 +22,17 @@ class Mark(NamedTuple):
     life: str  # of the broker, on that connection
 
 
+REMEMBERED_LOSSES = 100
 NO_MARK = Mark(0, 0, "")
 
 
 class AsyncSubscription:
     """`async for event in subscription`. Of events that come faster than they are asked for, the oldest of a plain
-    subscription go; `dropped` counts them, with those that the broker dropped; `lost`, what a durable one has lost."""
+    subscription go; `dropped` counts them, with those that the broker dropped.
+
+    What limits have cost a durable subscription, brokers say: `lost` counts the events, and `losses` has the last
+    hundred times: at most how many events, which had come to the broker `sender` from `since` to `until` and were kept
+    for `receiver`. `on_lost` is called with each when it comes."""
 
     def __init__(
         self, wheres: Mapping[str, str], bytes_max: int, acknowledge: Callable[[str, Mark], None] | None = None
@@ -39,7 +44,9 @@ class AsyncSubscription:
         )  # clauses by id: one, or several of a plain one
         self.limits = 0, 0.0  # of a durable one: bytes, seconds
         self.dropped = self.lost = 0
-        self.notices: deque[Notice] = deque(maxlen=100)
+        self.notices: deque[Notice] = deque(maxlen=REMEMBERED_LOSSES)
+        self.losses: deque[Lost] = deque(maxlen=REMEMBERED_LOSSES)
+        self.on_lost: Callable[[Lost], None] = lambda lost: None
         self._acknowledge = acknowledge or (lambda id, mark: None)
         self._events: deque[tuple[Publish, Mark, int]] = deque()  # event, mark, size
         self._bytes, self._bytes_max = 0, bytes_max
@@ -110,7 +117,12 @@ class AsyncSubscription:
     def _is_new(self, event: Publish, mark: Mark) -> bool:
         if self._seen.is_new(event.id):
             return True
-        if self._events:  # came again under another number: let it go with the event that waits before it
+        self._pass_over(mark)  # it came again under another number
+        return False
+
+    def _pass_over(self, mark: Mark) -> None:
+        """Nothing is to be handed out under this number: it is dealt with when the event before it is."""
+        if self._events:
             last, before, size = self._events[-1]
             self._events[-1] = last, max(before, mark), size
         elif self._taken == self._done:
@@ -118,7 +130,13 @@ class AsyncSubscription:
             self._acknowledge(self.id, self._taken)
         else:
             self._taken = max(self._taken, mark)
-        return False
+
+    def lose(self, lost: Lost, mark: Mark) -> None:
+        """A limit has cost events."""
+        self.lost += lost.count
+        self.losses.append(lost)
+        asyncio.get_running_loop().call_soon(self.on_lost, lost)  # what it raises is not the connection's
+        self._pass_over(mark)
 
     def go_on(self, acknowledge: Callable[[str, Mark], None]) -> None:
         """Its events come from another broker, and are acknowledged there."""

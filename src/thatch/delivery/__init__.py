@@ -1,12 +1,14 @@
 """What must arrive although nodes and stores fail: numbered streams of events, durable queues, and what two nodes say
 to one another about events.
 
-No input, no output, no clock, no thread: `node` drives it with sockets and SQLite, the simulator with wires and stores
-of its own. In reading order:
+No input, no output, no thread, and no clock but what it is given: `node` drives it with sockets and SQLite, the
+simulator with wires and stores of its own. In reading order:
 
+    clock         time that never steps, and how long nodes have run
     journal       what delivery asks of a store
     history       the lives of a store, and what numbers mean
     received      what came from each neighbour, and what it has, by life
+    losses        what limits have cost, said in the stream
     stream        events for one receiver, kept until it has them
     attachments   neighbours in the place of one that is lost
     doors         who may come

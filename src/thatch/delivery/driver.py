@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import partial
 from typing import TypeVar
@@ -21,9 +21,11 @@ import msgspec
 
 from thatch.broker import Broker
 from thatch.delivery.attachments import Attachments
+from thatch.delivery.clock import Clock
 from thatch.delivery.doors import Refusals
 from thatch.delivery.history import History
 from thatch.delivery.journal import AttachmentRow, ConfirmedRow, GapRow, Journal, NeighbourRow, ReceivedRow
+from thatch.delivery.losses import LossLog
 from thatch.delivery.received import Arrivals, Confirmations
 from thatch.delivery.stream import Limits, Stream
 from thatch.errors import Code, code_of
@@ -45,11 +47,12 @@ from thatch.protocol.messages import (
     Refused,
     Reject,
     Send,
+    Tick,
     next_session,
 )
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 from thatch.protocol.versions import LIFE
-from thatch.protocol.wire import Resume
+from thatch.protocol.wire import Gap, Resume
 
 log = logging.getLogger("thatch.node")
 GAPS_OF_PEER_MAX, GAPS_MAX = 64, 100_000  # intervals that are kept, of a peer and side, and in all
@@ -58,7 +61,8 @@ DISK_FULL = "the disk of broker {} is full: events that a durable subscription w
 
 R = TypeVar("R", ReceivedRow, ConfirmedRow)
 T = TypeVar("T")
-Sending = tuple[list[bytes], list[bytes]]  # events as they go to a neighbour now, and as they are kept for it
+# Events as they go to a neighbour now, and as they are kept for it; the places of those that nobody has asked for yet.
+Sending = tuple[list[bytes], list[bytes], set[int]]
 
 
 class Outcome(Enum):
@@ -86,6 +90,9 @@ class ClientEndpoint(Endpoint):
         """An encoded event, for subscriptions of the client."""
         raise NotImplementedError
 
+    def lose(self, gap: Gap) -> None:
+        """Events are lost which may have been for the client: a durable subscription keeps that."""
+
 
 class Driver:
     def __init__(
@@ -93,11 +100,11 @@ class Driver:
         broker: Broker,
         journal: Journal,
         neighbour_limits: Limits,
-        clock: Callable[[], float],
+        clock: Clock,
         reached: Callable[[int], None],
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """`clock` tells the time, `reached` hears up to which ticket all is on disk, and `random_bytes` draws so many
+        """`reached` hears up to which ticket all is on disk, and `random_bytes` draws so many
         that nobody can guess."""
         self.broker, self.journal, self.clock, self.random_bytes = broker, journal, clock, random_bytes
         self.endpoints: dict[str, Endpoint] = {}
@@ -118,6 +125,7 @@ class Driver:
         self.refused_for_space = 0
         self.refusals, self.refused_by = Refusals(), Refusals()
         self._limits, self._reached = neighbour_limits, reached
+        self._loss_logs: dict[str, LossLog] = {}  # by neighbour
         self._inbox: deque[tuple[Message, str]] = deque()
         self._is_running = False
         self._session = 0
@@ -133,7 +141,8 @@ class Driver:
         stream = self.streams.get(link)
         if stream is None:
             peer = PeerKey(NEIGHBOUR, link)
-            stream = self.streams[link] = Stream(peer, self.journal, self._limits, self.first_number)
+            name = self.broker.name
+            stream = self.streams[link] = Stream(peer, self.journal, self._limits, self.first_number, broker=name)
             for row in self.journal.stored(peer) if not self.journal.is_started else ():
                 stream.restore(row)
         return stream
@@ -144,14 +153,38 @@ class Driver:
         self.retire(stream)
         stream.detach()
         self.journal.discard(stream.peer, 2**63 - 1)
+        self._loss_logs.pop(link, None)
         del self.streams[link]
 
     def drop_idle_stream(self, link: str) -> None:
         """The stream of a link that never came about, unless it keeps something."""
         stream = self.streams.get(link)
-        if stream is not None and not stream.on_disk.count and not stream.waiting_bytes:
+        if stream is not None and stream.is_empty:
             self.retire(stream)
             del self.streams[link]
+
+    # --- Time --------------------------------------------------------------------------------------------------------
+
+    def pass_time(self) -> None:
+        """Some time has passed."""
+        step = self.clock.take_step()
+        if step:
+            log.warning(
+                "the clock of this machine was stepped %s by %s (or the machine slept): what is kept gets no older by "
+                "that, and a lease that is running ends when it would have ended",
+                "forward" if step > 0 else "back", timedelta(seconds=round(abs(step))),
+            )  # fmt: skip
+        self.take(Tick(self.clock.ahead), OPERATOR)
+        for stream in self.streams.values():
+            stream.tick()
+            stream.expire(self.clock.ran)
+            self._note_losses(stream)
+
+    def _note_losses(self, stream: Stream) -> None:
+        if stream.lost:
+            link = stream.peer.name
+            logged = self._loss_logs.setdefault(link, LossLog(f"link to {link}"))
+            logged.note(stream.lost, stream.suspected_lost, self.clock())
 
     # --- Messages ----------------------------------------------------------------------------------------------------
 
@@ -243,8 +276,8 @@ class Driver:
         if self.attachments.names:
             effects = [self._passed_on(each, message, link) for each, message in zip(effects, messages, strict=True)]
         outcomes = [self._route(each, is_full, sending, errors) for each in effects]
-        for name, (events, bare) in sending.items():
-            self.stream(name).append_all(events, self._is_durable(name), self.clock(), bare)
+        for name, (events, bare, suspected) in sending.items():
+            self.stream(name).append_all(events, self._is_durable(name), self.clock.stamp(), bare, suspected)
         for error in errors[1:]:
             log.error("an event of %s failed", link, exc_info=error)
         if errors:
@@ -295,7 +328,9 @@ class Driver:
                 if links[effect.link].is_durable or effect.link in placed:
                     outcome = Outcome.KEPT
             if type(effect) is Send:
-                events, kept = sending.setdefault(effect.link, ([], []))
+                events, kept, suspected = sending.setdefault(effect.link, ([], [], set()))
+                if effect.suspected:
+                    suspected.add(len(events))
                 events.append(encoded)
                 kept.append(bare)
             elif type(effect) is Deliver:
@@ -308,6 +343,19 @@ class Driver:
 
     def _is_kept(self, effect: Effect | Exception) -> bool:
         return isinstance(effect, Send | Deliver) and self._is_durable(effect.link)
+
+    def pass_gap(self, gap: Gap, source: str) -> None:
+        """A neighbour says that events are lost which were to come from there: whatever is durable and wants something
+        here or behind another neighbour hears of it."""
+        received, links = self.broker.received.subscriptions, self.broker.links
+        names = [name for name, link in links.items() if link.is_durable and name != source and received.of_link(name)]
+        names += self.attachments.receivers(source, names) if self.attachments.names else []
+        for name in names:
+            endpoint = self.endpoints.get(name)
+            if not links[name].is_client:
+                self.stream(name).append_gap(gap, self.clock.stamp())
+            elif isinstance(endpoint, ClientEndpoint):
+                endpoint.lose(gap)
 
     # --- Links -------------------------------------------------------------------------------------------------------
 
@@ -382,7 +430,7 @@ class Driver:
         """A neighbour comes in the place of one that is lost: what is kept for that one is kept for it, too. How many
         events that are."""
         self.take(Attached(row.name, row.instead_of), OPERATOR)
-        count = self.stream(row.name).copy_from(self.stream(row.instead_of))
+        count = self.stream(row.name).copy_from(self.stream(row.instead_of), self.clock.stamp())
         self.attachments.put(row)
         self.journal.put_attachment(row)
         return count

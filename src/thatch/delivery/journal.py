@@ -9,13 +9,15 @@ up to some ticket and nothing of what came after it. `node/store.py` is one, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from thatch.delivery.clock import Stamp
 from thatch.protocol.records import PeerKey, RecordChange
 
 Rows = list[tuple[int, bytes]]  # number, encoded event
 Page = Callable[[Rows, bool], None]
+ASKED, SUSPECTED, GAP = range(3)  # an entry of a stream: an event that was asked for, or may be; that some are lost
 
 
 class QueueRow(NamedTuple):
@@ -25,15 +27,26 @@ class QueueRow(NamedTuple):
     bytes_max: int
     seconds_max: float
     lost: int
-    expires: float | None = None  # of interest that a neighbour has returned: until its client asks again
+    expires: float | None = None  # of interest that a neighbour has returned: when nodes have run for so long
+
+
+class Span(NamedTuple):
+    """The entries of one kind between two numbers, and these too."""
+
+    first: int
+    last: int
+    entry: int
 
 
 class StoredRow(NamedTuple):
-    """An event that is kept for a peer, without the event."""
+    """An entry of a stream, without the event."""
 
     number: int
-    at: float
+    at: float  # when it came (clock.py)
+    ran: float
+    entry: int
     size: int
+    gap: bytes | None = None  # if it is one
 
 
 class LifeRow(NamedTuple):
@@ -148,11 +161,14 @@ class Journal(Protocol):
     def drop_queue(self, peer: PeerKey) -> None:
         """A durable subscription, and the events that are kept for it."""
 
-    def append(self, peer: PeerKey, number: int, at: float, event: bytes) -> None:
+    def append(self, peer: PeerKey, number: int, stamp: Stamp, entry: int, event: bytes) -> None:
         """Keep an event for a peer."""
 
     def discard(self, peer: PeerKey, number: int) -> None:
         """The events that are kept for a peer, up to this number, are no longer needed."""
+
+    def put_gap_entry(self, peer: PeerKey, gone: Sequence[Span], number: int, stamp: Stamp, gap: bytes) -> None:
+        """A gap stands in place of entries that go: all or nothing."""
 
     def put_life(self, row: LifeRow) -> None:
         """A life, in place of the one with its ordinal."""
@@ -185,8 +201,8 @@ class Journal(Protocol):
         """A durable subscription was moved to a broker at an address; "": it is here."""
 
     def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
-        """Keep for one peer all that is kept for another one, too: the last event under this number, the one before it
-        under the one below, and so on."""
+        """Keep for one peer all events that are kept for another one, too, as if they were asked for: the last event
+        under this number, the one before it under the one below, and so on."""
 
     def read(self, peer: PeerKey, after: int, count: int, page: Page) -> None:
         """Have `page` called with the next events for a peer, and whether all that was written before was seen."""

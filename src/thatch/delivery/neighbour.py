@@ -11,16 +11,17 @@ interest that it may have had since (`asks`); it gets `Returned` before any even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from thatch.delivery.driver import Driver, Outcome
-from thatch.delivery.history import LIFE_SHIFT, check_admitted, derived_life, known_after, missing, ordinal_of
+from thatch.delivery.history import check_admitted, derived_life, known_after, missing, ordinal_of
 from thatch.delivery.journal import NeighbourRow
 from thatch.delivery.postponed import Postponed
 from thatch.delivery.stream import Send
 from thatch.errors import PeerError
 from thatch.protocol import wire
 from thatch.protocol.ids import SUBSCRIPTIONS, is_durable_name, is_of_broker, without_alias
+from thatch.protocol.kinds import Peer
 from thatch.protocol.messages import Flushed, Message
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 
@@ -168,17 +169,11 @@ class NeighbourSession:
 
     def take_events(self, messages: list[wire.Forward]) -> None:
         driver, arrivals = self._driver, self._arrivals
-        link = driver.broker.links.get(self.name)
-        if not self._lives or link is None or not link.is_met:
-            raise PeerError("an event before Hello and Resume")
-        ordinal = messages[0].number >> LIFE_SHIFT
-        if messages[-1].number >> LIFE_SHIFT != ordinal:
+        if ordinal_of(messages[0].number) != ordinal_of(messages[-1].number):
             for run in _runs(messages):
                 self.take_events(run)
             return
-        life = self._lives.get(ordinal, "")
-        if not life:
-            raise PeerError(f"event {messages[0].number:,} is of a life that was not named")
+        life = self._life_of(messages[0].number)
         self._has_taken = True
         if self._postponed.has_left_out:
             return
@@ -240,11 +235,14 @@ class NeighbourSession:
         if isinstance(message, Flushed):
             self._driver.take(message, self.name)
         else:
-            life = self._lives.get(message.number >> LIFE_SHIFT, "")
+            life = self._lives.get(ordinal_of(message.number), "")
             if life != self._life:
                 self._note_last()
                 self._begin_life(life)
-            self._publish(message, is_full=False)
+            if isinstance(message, wire.Gap):
+                self._pass_gap(message)
+            else:
+                self._publish(message, is_full=False)
             self._note(life, message.number)
         if not self._postponed:
             self._note_last()
@@ -259,6 +257,39 @@ class NeighbourSession:
     def is_to_begin_again(self) -> bool:
         """Whether the neighbour has to connect again, and send what was left out, now that there is room."""
         return self._postponed.has_left_out and not self._postponed
+
+    def take_gap(self, gap: wire.Gap) -> None:
+        """Events are lost that were to come from there. Said once to whom it may concern, as an event is, and behind
+        those that wait for room on the disk."""
+        postponed, life = self._postponed, self._life_of(gap.number)
+        self._has_taken = True
+        if postponed.has_left_out:
+            return
+        if not postponed:
+            self._begin_life(life)
+        if life == self._life and gap.number <= max(self._arrivals.taken.get(life, 0), self._last):
+            return
+        if not postponed:
+            self._pass_gap(gap)
+            self._note(life, gap.number)
+            return
+        postponed.add(gap)
+        if life == self._life and not postponed.has_left_out:
+            self._last = max(self._last, gap.number)
+
+    def _pass_gap(self, gap: wire.Gap) -> None:
+        self._driver.pass_gap(gap, self.name)
+        self._has_kept = True
+
+    def _life_of(self, number: int) -> str:
+        """Of the store of the neighbour: the one that counted a number."""
+        link = self._driver.broker.links.get(self.name)
+        if not self._lives or link is None or not link.is_met:
+            raise PeerError("an event before Hello and Resume")
+        life = self._lives.get(ordinal_of(number), "")
+        if not life:
+            raise PeerError(f"event {number:,} is of a life that was not named")
+        return life
 
     def acknowledgement(self) -> tuple[wire.Received, int] | None:
         """Of the events that came since the last one, and the ticket that it waits for; None if there were none."""
@@ -286,6 +317,15 @@ class _DerivedLives(dict[int, str]):
 
     def get(self, ordinal: int, default: str = "") -> str:  # type: ignore[override]
         return derived_life(self._store, ordinal)
+
+
+def encoded_entries(numbers: Sequence[int], entries: Sequence[bytes], peer: Peer) -> list[bytes]:
+    """Entries of the stream to a neighbour, as it reads them. One that cannot skip a gap is not told of it."""
+    return [
+        entry if wire.is_gap(entry) else wire.encoded_forward(number, entry)
+        for number, entry in zip(numbers, entries, strict=True)
+        if peer.is_extensible or not wire.is_gap(entry)
+    ]
 
 
 def _runs(messages: list[wire.Forward]) -> list[list[wire.Forward]]:

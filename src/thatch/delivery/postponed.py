@@ -4,7 +4,7 @@
 
 What a publisher has published after a refused event waits behind it, so that its events stay in order; events of other
 publishers go on, and so do control messages. An answer to `Flush` speaks of events that waited before it came, and
-waits behind them. None of it is acknowledged before its turn: after a cut the neighbour sends it again.
+waits behind them; so does a gap. None of it is acknowledged before its turn: after a cut the neighbour sends it again.
 
 What waits is bounded. What comes when there is no room for it is left out, with everything after it: it comes again on
 the next connection, which the node brings about when there is room on the disk.
@@ -16,7 +16,7 @@ from collections import Counter, deque
 
 from thatch.protocol.ids import publisher_of
 from thatch.protocol.messages import Flushed, Publish
-from thatch.protocol.wire import Forward
+from thatch.protocol.wire import Forward, Gap
 
 FIELD_BYTES = 64  # of a value, as an estimate
 
@@ -25,7 +25,7 @@ class Postponed:
     def __init__(self, bytes_max: int) -> None:
         """`bytes_max`: of events that wait, about."""
         self.has_left_out = False  # the neighbour has to send it again
-        self._waiting: deque[Forward | Flushed] = deque()
+        self._waiting: deque[Forward | Flushed | Gap] = deque()
         self._publishers: Counter[str] = Counter()
         self._bytes, self._bytes_max = 0, bytes_max
 
@@ -34,7 +34,7 @@ class Postponed:
         return bool(self._waiting)
 
     @property
-    def first(self) -> Forward | Flushed:
+    def first(self) -> Forward | Flushed | Gap:
         """What comes first when there is room."""
         return self._waiting[0]
 
@@ -42,14 +42,14 @@ class Postponed:
         """Whether something of the same publisher waits."""
         return self._publishers[publisher_of(event.id)] > 0
 
-    def add(self, message: Forward | Flushed) -> None:
+    def add(self, message: Forward | Flushed | Gap) -> None:
         self.has_left_out |= self._bytes > self._bytes_max
         if self.has_left_out:
             return
         self._waiting.append(message)
         if isinstance(message, Forward):
             self._publishers[publisher_of(message.event.id)] += 1
-            self._bytes += _size(message.event)
+        self._bytes += _size(message)
 
     def drop_first(self) -> None:
         """Its turn has come."""
@@ -59,8 +59,10 @@ class Postponed:
             self._publishers[publisher] -= 1
             if not self._publishers[publisher]:
                 del self._publishers[publisher]
-            self._bytes -= _size(message.event)
+        self._bytes -= _size(message)
 
 
-def _size(event: Publish) -> int:
-    return len(event.payload) + FIELD_BYTES * (len(event.event) + 1)
+def _size(message: Forward | Flushed | Gap) -> int:
+    if not isinstance(message, Forward):
+        return FIELD_BYTES
+    return len(message.event.payload) + FIELD_BYTES * (len(message.event.event) + 1)

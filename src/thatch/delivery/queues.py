@@ -11,10 +11,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+import msgspec
+
 from thatch.delivery.driver import Driver
 from thatch.delivery.history import ordinal_of
 from thatch.delivery.journal import LifeRow, QueueRow
 from thatch.delivery.local_client import LocalClient
+from thatch.delivery.losses import LossLog
 from thatch.delivery.stream import Limits, Stream
 from thatch.errors import CallerError, shown
 from thatch.protocol import wire
@@ -29,11 +32,13 @@ from thatch.protocol.ids import (
     split_durable_name,
     without_alias,
 )
+from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import Accepted, Message, Refused, Settled
 from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 
 log = logging.getLogger("thatch.node")
 
+LOST_SINCE = KINDS.by_tag["lost"].since  # version
 CANCELLED_MAX = 10_000  # names of durable subscriptions that clients have ended, of which that is remembered
 
 
@@ -56,6 +61,10 @@ class Reader(Protocol):
     def outgoing(self) -> Outlet:
         """What waits to be sent to it."""
 
+    @property
+    def peer(self) -> Peer:
+        """What it can read."""
+
     def encoded(self, message: Message) -> bytes:
         """A message as the client can read it."""
 
@@ -67,15 +76,14 @@ class Queue(LocalClient):
     def __init__(self, driver: Driver, row: QueueRow, unacknowledged_bytes_max: int) -> None:
         super().__init__(driver, row.peer.name, durable=True)
         self.owner, self.id = split_durable_name(self.name)
-        self.stream = Stream(
-            row.peer, driver.journal, _limits(row, unacknowledged_bytes_max), driver.first_number, row.lost
-        )
+        limits, home = _limits(row, unacknowledged_bytes_max), driver.broker.name
+        self.stream = Stream(row.peer, driver.journal, limits, driver.first_number, row.lost, home)
         self.reader: Reader | None = None
-        self.expires = row.expires  # interest that a neighbour has returned: until its client asks again
+        self.expires = row.expires  # interest that a neighbour has returned: when nodes have run for so long
         self.returned: list[str] = []  # clauses that neighbours have returned
         self.is_asked = False  # by its client, since the node was started
-        self._lost_announced = 0  # of those lost, how many the reader knows of
         self._lost_kept = row.lost
+        self._loss_log = LossLog(f"durable subscription {row.peer.name}", row.lost)
 
     @property
     def row(self) -> QueueRow:
@@ -111,23 +119,19 @@ class Queue(LocalClient):
         return self.client.is_flushed(self.home)
 
     def deliver(self, ids: tuple[str, ...], event: bytes) -> None:
-        self.stream.append(event, kept=True, now=self.driver.clock())
+        self.stream.append(event, kept=True, stamp=self.driver.clock.stamp())
         if self.stream.lost != self._lost_kept:
             self.note_lost()
 
+    def lose(self, gap: wire.Gap) -> None:
+        self.stream.append_gap(gap, self.driver.clock.stamp())
+
     def note_lost(self) -> None:
-        """Say so, now if the client is there, or when it comes."""
+        """How many events its limits have cost it so far, which the stream says by itself."""
         if self.stream.lost != self._lost_kept:
-            log.warning(
-                "durable subscription %s: %d events lost to its limit", self.name, self.stream.lost - self._lost_kept
-            )
             self._lost_kept = self.stream.lost
             self.driver.journal.put_queue(self.row)
-        if self.reader is not None and self.stream.lost != self._lost_announced:
-            limits = self.stream.limits
-            reason = f"more than {limits.bytes_max:,} bytes or {limits.seconds_max:g} seconds of events were kept"
-            self.reader.send(wire.Notice(self.id, self.stream.lost - self._lost_announced, reason))
-            self._lost_announced = self.stream.lost
+        self._loss_log.note(self.stream.lost, self.stream.suspected_lost, self.driver.clock())
 
     def answer_to(self, reader: Reader) -> None:
         """Answers of the broker go to this reader."""
@@ -135,14 +139,25 @@ class Queue(LocalClient):
 
     def attach(self, reader: Reader) -> None:
         self.answer_to(reader)
-        self.note_lost()
-        id = self.id
 
-        def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
-            pairs = zip(numbers, events, strict=True)
-            reader.outgoing.kept([encode(wire.DurableEvent(id, number, wire.around(event))) for number, event in pairs])
+        def send(numbers: Sequence[int], entries: Sequence[bytes]) -> None:
+            reader.outgoing.kept([self._encoded(*each, reader) for each in zip(numbers, entries, strict=True)])
 
         self.stream.attach(send, 0)
+
+    def _encoded(self, number: int, entry: bytes, reader: Reader) -> bytes:
+        """An entry of the stream, as a reader takes it. One of an older version is told of a gap without its number."""
+        if not wire.is_gap(entry):
+            return encode(wire.DurableEvent(self.id, number, wire.around(entry)))
+        gap = wire.decoded_gap(entry)
+        if reader.peer.version >= LOST_SINCE:
+            return encode(wire.Lost(self.id, number, *msgspec.structs.astuple(gap)[1:]))
+        limits, reason = self.stream.limits, "more events were kept than limits allow"
+        if gap.receiver == self.name:
+            reason = f"more than {limits.bytes_max:,} bytes or {limits.seconds_max:g} seconds of events were kept"
+        elif gap.sender:
+            reason = f"more events were kept by {gap.sender} for {gap.receiver} than its limits allow"
+        return encode(wire.Notice(self.id, gap.count, reason))
 
     def detach(self) -> None:
         self.reader = None
@@ -244,9 +259,8 @@ class Queues:
             if queue is not None and self._has_asked(queue, rollback.at):
                 continue
             if queue is None:
-                row = QueueRow(
-                    PeerKey(DURABLE_QUEUE, name), self._bytes_max, self._seconds_max, 0, now + self._returned_seconds
-                )
+                expires = self._driver.clock.ran + self._returned_seconds
+                row = QueueRow(PeerKey(DURABLE_QUEUE, name), self._bytes_max, self._seconds_max, 0, expires)
                 queue = self._made(row)
             if where not in (queue.where, *queue.returned):
                 queue.returned.append(where)  # which of them was asked for last, only the client knows
@@ -396,13 +410,14 @@ class Queues:
             if queue.reader is reader:
                 queue.detach()
 
-    def tick(self, now: float) -> None:
+    def tick(self) -> None:
+        ran = self._driver.clock.ran
         for queue in list(self._queues.values()):
-            if queue.expires is not None and queue.expires < now:
+            if queue.expires is not None and queue.expires < ran:
                 log.warning("durable subscription %s: its client has not asked for it again, and it ends", queue.name)
                 self._end(queue)
                 continue
             queue.stream.tick()
-            queue.stream.expire(now)
+            queue.stream.expire(ran)
             queue.note_lost()
             self._end_if_read(queue)

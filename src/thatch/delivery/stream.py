@@ -10,20 +10,31 @@ While the receiver keeps up, an event goes to it the moment it is appended; noth
 store as its acknowledgements come. So memory does not grow with what is kept.
 
 Events that need no disk (plain ones, for a neighbour) are kept in memory instead, up to a limit, in the same order.
-What is too much or too old goes, the oldest first, and is counted.
+What is too much or too old goes: first what nobody has asked for yet, the oldest of it first, and then the oldest of
+the rest. Of what was on disk a gap takes the place, which the receiver gets (losses.py). Age is counted in time in
+which nodes run (clock.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
 
-from thatch.delivery.journal import Journal, StoredRow
+import msgspec
+from msgspec.structs import replace
+
+from thatch.delivery.clock import Stamp
+from thatch.delivery.journal import ASKED, GAP, SUSPECTED, Journal, Span, StoredRow
+from thatch.delivery.losses import Gaps, joined
+from thatch.protocol.codec import encode
 from thatch.protocol.records import PeerKey
+from thatch.protocol.wire import Gap, decoded_gap
 
 PAGE_COUNT = 256
-SEGMENT_COUNT, SEGMENT_BYTES = 128, 65_536
+SEGMENT_COUNT, SEGMENT_BYTES = 128, 65_536  # of a run, at most
+SEGMENTS = 8  # that a limit in bytes has room for, at least: a run goes as a whole
 Send = Callable[[Sequence[int], Sequence[bytes]], None]  # numbers, encoded events
 
 
@@ -37,63 +48,108 @@ class Limits:
     unacknowledged_bytes_max: int  # sent and not acknowledged
 
 
+class DiskRun(msgspec.Struct, gc=False):
+    """Some events of a queue that follow one another, but for those of other kinds."""
+
+    first: int
+    last: int
+    count: int
+    bytes: int
+    since: float  # the first time at which one of them came, and the last
+    until: float
+    ran: float  # how long nodes had run when the last one came
+
+
 class DiskRuns:
-    """How much a queue holds on disk, in runs of some events: enough to know what to drop, at little memory."""
+    """How much a queue holds on disk of one kind, in runs of some events: enough to know what to drop, at little
+    memory."""
 
     def __init__(self) -> None:
-        self._runs: deque[list[float]] = deque()  # last number, count, bytes, time of the last
+        self._runs: deque[DiskRun] = deque()
         self.count = self.bytes = 0
-        self.first = 0  # no lower number is here, while anything is
 
-    def add(self, number: int, size: int, at: float) -> None:
+    def __iter__(self) -> Iterator[DiskRun]:
+        return iter(self._runs)
+
+    def add(self, number: int, size: int, stamp: Stamp, bytes_max: int) -> None:
+        """`bytes_max`: of a run."""
         run = self._runs[-1] if self._runs else None
-        if run is None:
-            self.first = number
-        if run is None or run[1] >= SEGMENT_COUNT or run[2] >= SEGMENT_BYTES:
-            self._runs.append([number, 1, size, at])
+        if run is None or run.count >= SEGMENT_COUNT or run.bytes >= bytes_max:
+            self._runs.append(DiskRun(number, number, 1, size, stamp.at, stamp.at, stamp.ran))
         else:
-            run[:] = number, run[1] + 1, run[2] + size, at
+            run.last, run.ran = number, stamp.ran
+            run.since, run.until = min(run.since, stamp.at), max(run.until, stamp.at)
+            run.count += 1
+            run.bytes += size
         self.count += 1
         self.bytes += size
 
+    def put(self, run: DiskRun) -> None:
+        """Another one, of higher numbers."""
+        self._runs.append(run)
+        self.count += run.count
+        self.bytes += run.bytes
+
     def drop_through(self, number: int) -> None:
-        while self._runs and self._runs[0][0] <= number:
-            self._drop_first()
+        while self._runs and self._runs[0].last <= number:
+            self.take_oldest()
 
-    def drop_oldest(self) -> tuple[int, int]:
-        """The oldest run: its last number, and how many events it had."""
-        number, count = int(self._runs[0][0]), int(self._runs[0][1])
-        self._drop_first()
-        return number, count
-
-    def _drop_first(self) -> None:
+    def take_oldest(self) -> DiskRun:
         run = self._runs.popleft()
-        self.count -= int(run[1])
-        self.bytes -= int(run[2])
-
-    def add_all(self, others: DiskRuns, first: int) -> None:
-        """As much as another one holds, under the numbers that follow one."""
-        if not self._runs:
-            self.first = first
-        for _, count, size, at in others._runs:
-            first += int(count)
-            self._runs.append([first, count, size, at])
-        self.count += others.count
-        self.bytes += others.bytes
+        self.count -= run.count
+        self.bytes -= run.bytes
+        return run
 
     @property
-    def oldest(self) -> float | None:
-        """When the newest event of the oldest run came."""
-        return self._runs[0][3] if self._runs else None
+    def oldest(self) -> DiskRun | None:
+        return self._runs[0] if self._runs else None
+
+
+class OnDisk:
+    """How much a queue holds on disk, by kind."""
+
+    def __init__(self) -> None:
+        self.asked, self.suspected = DiskRuns(), DiskRuns()
+        self.by_kind = {ASKED: self.asked, SUSPECTED: self.suspected}
+
+    @property
+    def count(self) -> int:
+        return self.asked.count + self.suspected.count
+
+    @property
+    def bytes(self) -> int:
+        return self.asked.bytes + self.suspected.bytes
+
+    @property
+    def first(self) -> int | None:
+        """No lower number is here; None: nothing is."""
+        return min((runs.oldest.first for runs in self.by_kind.values() if runs.oldest is not None), default=None)
+
+    def add_all(self, others: OnDisk, first: int) -> None:
+        """As much as another one holds, as if it were asked for, under the numbers that follow one."""
+        runs = sorted([*others.asked, *others.suspected], key=lambda run: run.last)
+        is_mixed = bool(others.asked.count and others.suspected.count)  # runs of both kinds share their numbers
+        since, until = min(run.since for run in runs), max(run.until for run in runs)
+        for run in runs:
+            copy = replace(run, first=first + 1, last=first + run.count)
+            self.asked.put(replace(copy, since=since, until=until) if is_mixed else copy)
+            first += run.count
+
+    def drop_through(self, number: int) -> None:
+        for runs in self.by_kind.values():
+            runs.drop_through(number)
 
 
 class Stream:
-    def __init__(self, peer: PeerKey, journal: Journal, limits: Limits, first: int, lost: int = 0) -> None:
-        """`first`: what its numbers follow."""
-        self.peer, self.limits = peer, limits
+    def __init__(
+        self, peer: PeerKey, journal: Journal, limits: Limits, first: int, lost: int = 0, broker: str = ""
+    ) -> None:
+        """`first`: what its numbers follow; `broker`: the name of the one who keeps it."""
+        self.peer, self.limits, self._broker = peer, limits, broker
         self.counted = first  # the number that was given last
-        self.on_disk = DiskRuns()
+        self.on_disk, self.gaps = OnDisk(), Gaps()
         self.lost = lost  # dropped before they were acknowledged
+        self.suspected_lost = 0  # of those, events that nobody had asked for
         self._journal = journal
         self._memory_sent: deque[tuple[int, bytes]] = deque()
         self._memory_waiting: deque[tuple[int, bytes]] = deque()
@@ -109,16 +165,28 @@ class Stream:
 
     def set_limits(self, bytes_max: int, seconds_max: float) -> None:
         """Of what is on disk, from now on."""
-        self.limits = replace(self.limits, bytes_max=bytes_max, seconds_max=seconds_max)
+        self.limits = dataclasses.replace(self.limits, bytes_max=bytes_max, seconds_max=seconds_max)
 
     def restore(self, row: StoredRow) -> None:
-        self.on_disk.add(row.number, row.size, row.at)
+        if row.gap is not None:
+            self.gaps.add(decoded_gap(row.gap))
+        else:
+            self._add(row.number, row.size, Stamp(row.at, row.ran), row.entry)
         self._last = row.number
+
+    def _add(self, number: int, size: int, stamp: Stamp, entry: int) -> None:
+        bytes_max = min(SEGMENT_BYTES, self.limits.bytes_max // SEGMENTS)
+        self.on_disk.by_kind[entry].add(number, size, stamp, bytes_max)
 
     @property
     def waiting_bytes(self) -> int:
         """The bytes of events that wait in memory."""
         return self._memory_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept."""
+        return not (self.on_disk.count or self.gaps or self._memory_bytes)
 
     @property
     def is_attached(self) -> bool:
@@ -132,9 +200,10 @@ class Stream:
     def oldest(self) -> int:
         """No event with a lower number is kept."""
         memory = self._memory_sent or self._memory_waiting
-        return min(self.on_disk.first if self.on_disk.count else self.counted, memory[0][0] if memory else self.counted)
+        firsts = (self.on_disk.first, self.gaps.first, memory[0][0] if memory else None)
+        return min([self.counted, *(each for each in firsts if each is not None)])
 
-    def append(self, event: bytes, kept: bool, now: float, bare: bytes | None = None) -> int:
+    def append(self, event: bytes, kept: bool, stamp: Stamp, bare: bytes | None = None, entry: int = ASKED) -> int:
         """Keep an event, on disk if `kept`, and send it if the receiver is there and keeps up. `bare`: the event as it
         is kept, if that is not as it is sent now."""
         stored = event if bare is None else bare
@@ -142,8 +211,8 @@ class Stream:
         is_next = self._send is not None and not self._is_behind and self._cursor >= self._last
         self._last = number
         if kept:
-            self._journal.append(self.peer, number, now, stored)
-            self.on_disk.add(number, len(stored), now)
+            self._journal.append(self.peer, number, stamp, entry, stored)
+            self._add(number, len(stored), stamp, entry)
             if self.on_disk.bytes > self.limits.bytes_max:
                 self._drop_too_much()
         goes = is_next and self._under_way_bytes < self.limits.unacknowledged_bytes_max
@@ -158,13 +227,21 @@ class Stream:
             self._is_behind = True
         return number
 
-    def append_all(self, events: list[bytes], kept: bool, now: float, bare: list[bytes] | None = None) -> None:
-        """`append` of each; at once, if they need no disk and the receiver keeps up."""
+    def append_all(
+        self,
+        events: list[bytes],
+        kept: bool,
+        stamp: Stamp,
+        bare: list[bytes] | None = None,
+        suspected: Container[int] = (),
+    ) -> None:
+        """`append` of each; at once, if they need no disk and the receiver keeps up. `suspected`: which of them nobody
+        has asked for yet, by their places."""
         stored = events if bare is None else bare
         keeps_up = self._send is not None and not self._is_behind and self._cursor >= self._last
         if kept or not keeps_up or self._under_way_bytes >= self.limits.unacknowledged_bytes_max:
-            for event, each in zip(events, stored, strict=True):
-                self.append(event, kept, now, each)
+            for at, (event, each) in enumerate(zip(events, stored, strict=True)):
+                self.append(event, kept, stamp, each, SUSPECTED if at in suspected else ASKED)
             return
         assert self._send is not None
         numbers = range(self.counted + 1, self.counted + len(events) + 1)
@@ -192,10 +269,12 @@ class Stream:
         while self._marks and self._marks[0][0] <= self._cursor:
             self._marks.popleft()[1]()
 
-    def copy_from(self, other: Stream) -> int:
+    def copy_from(self, other: Stream, stamp: Stamp) -> int:
         """All that another receiver has not acknowledged is for this one, too. How many events that are; those that
         wait in memory do not count."""
         count = other.on_disk.count
+        for gap in list(other.gaps):
+            self.append_gap(gap, stamp)
         if not count:
             return 0
         self.on_disk.add_all(other.on_disk, self.counted)
@@ -212,9 +291,10 @@ class Stream:
         for memory in (self._memory_sent, self._memory_waiting):
             while memory and memory[0][0] <= number:
                 self._memory_bytes -= len(memory.popleft()[1])
-        if self.on_disk.count:
+        if self.on_disk.count or self.gaps:
             self._journal.discard(self.peer, number)
             self.on_disk.drop_through(number)
+            self.gaps.drop_through(number)
         while self._under_way and self._under_way[0][0] <= number:
             self._under_way_bytes -= self._under_way.popleft()[1]
         if self._is_behind and self._under_way_bytes <= self.limits.unacknowledged_bytes_max // 2:
@@ -239,13 +319,12 @@ class Stream:
         self._marks.clear()
         self._attachments += 1
 
-    def expire(self, now: float) -> int:
-        """Drop what is too old. How many events."""
+    def expire(self, ran: float) -> int:
+        """Drop what is too old when nodes have run for so long. How many events."""
         before = self.lost
-        oldest = self.on_disk.oldest
-        while oldest is not None and oldest < now - self.limits.seconds_max:
-            self._drop_run()
-            oldest = self.on_disk.oldest
+        for entry, runs in self.on_disk.by_kind.items():
+            while runs.oldest is not None and runs.oldest.ran < ran - self.limits.seconds_max:
+                self._drop_run(entry)
         return self.lost - before
 
     def _pass(self, number: int, event: bytes) -> None:
@@ -257,12 +336,35 @@ class Stream:
 
     def _drop_too_much(self) -> None:
         while self.on_disk.bytes > self.limits.bytes_max and self.on_disk.count > 1:
-            self._drop_run()
+            self._drop_run(SUSPECTED if self.on_disk.suspected.count else ASKED)
 
-    def _drop_run(self) -> None:
-        number, count = self.on_disk.drop_oldest()
-        self._journal.discard(self.peer, number)
-        self.lost += count
+    def _drop_run(self, entry: int) -> None:
+        run = self.on_disk.by_kind[entry].take_oldest()
+        self.lost += run.count
+        if entry == SUSPECTED:
+            self.suspected_lost += run.count
+        since, until = max(0.0, run.since), max(0.0, run.until)
+        gap = Gap(run.last, run.count, since, until, self._broker, self.peer.name)
+        self._put_gap(gap, Stamp(run.until, run.ran), Span(run.first, run.last, entry))
+
+    def append_gap(self, gap: Gap, stamp: Stamp) -> None:
+        """Pass on that events are lost which were to come here."""
+        is_next = self._send is not None and not self._is_behind and self._cursor >= self._last
+        self._last = self.counted = self.counted + 1
+        gap = self._put_gap(replace(gap, number=self.counted), stamp)
+        if is_next and self._under_way_bytes < self.limits.unacknowledged_bytes_max:
+            self._pass(gap.number, encode(gap))
+        elif self._send is not None:
+            self._is_behind = True
+
+    def _put_gap(self, gap: Gap, stamp: Stamp, *gone: Span) -> Gap:
+        """Keep a gap, or the one that it becomes with another one, in place of what has gone."""
+        other = self.gaps.take_partner(gap, -1 if self._send is None else self._cursor)
+        if other is not None:
+            gap, gone = joined(gap, other), (*gone, Span(other.number, other.number, GAP))
+        self.gaps.add(gap)
+        self._journal.put_gap_entry(self.peer, gone, gap.number, stamp, encode(gap))
+        return gap
 
     def _forget_oldest(self) -> None:
         while self._memory_bytes > self.limits.memory_bytes_max:
@@ -277,7 +379,7 @@ class Stream:
     def _read_on(self) -> None:
         if self._send is None or self._is_reading:
             return
-        if not self.on_disk.count:  # only memory: no need to ask the store
+        if not self.on_disk.count and not self.gaps:  # only memory: no need to ask the store
             self._page([], True, self._attachments, self._last)
             return
         self._is_reading = True

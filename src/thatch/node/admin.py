@@ -142,7 +142,7 @@ class AdminDoor:
             "name": node.config.name,
             "version": thatch.__version__,
             "ready": node.is_ready,
-            "up_seconds": time.time() - node.started_at,
+            "up_seconds": time.monotonic() - node.started_at,
             "store": {
                 "file": str(store.path),
                 "id": store.identity,

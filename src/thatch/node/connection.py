@@ -15,7 +15,7 @@ from aiohttp import web
 from thatch.delivery.doors import Greeting, Identity, check_rival, claimed_name
 from thatch.delivery.driver import ClientEndpoint, Endpoint
 from thatch.delivery.history import check_admitted
-from thatch.delivery.neighbour import NeighbourSession
+from thatch.delivery.neighbour import NeighbourSession, encoded_entries
 from thatch.delivery.outgoing import Overflow
 from thatch.delivery.publisher import PublisherSession
 from thatch.errors import CallerError, PeerError
@@ -292,7 +292,7 @@ class NeighbourConnection(Connection):
         outgoing = self.outgoing
 
         def send(numbers: Sequence[int], events: Sequence[bytes]) -> None:
-            outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
+            outgoing.events(encoded_entries(numbers, events, self.peer))
 
         self.session = NeighbourSession(driver, name, send, self._send_first, self.node.queues.take_returned)
         outgoing.open_after(self.encoded(self.session.greeting()), driver.journal.ticket)
@@ -388,6 +388,8 @@ class NeighbourConnection(Connection):
                 self._judge(*both)
         elif isinstance(message, wire.Received | wire.Returned | Flushed):
             self._met().take(message)
+        elif isinstance(message, wire.Gap):
+            self._met().take_gap(message)
         elif isinstance(message, wire.NodeMessage):
             raise PeerError(f"a neighbour takes no {type(message).__name__}")
         else:

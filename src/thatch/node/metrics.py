@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from thatch.broker.link import Counts
 from thatch.delivery.journal import GapRow
+from thatch.delivery.stream import Stream
 from thatch.node.host import Host
 
 Sample = tuple[dict[str, str], float]
@@ -38,7 +39,7 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
     broker, store = node.driver.broker, node.store
     neighbours = [link for link in broker.links.values() if not link.is_client]
     clients = [link for link in broker.links.values() if link.is_client]
-    yield "up_seconds", "gauge", "Since the start.", [({}, time.time() - node.started_at)]
+    yield "up_seconds", "gauge", "Since the start.", [({}, time.monotonic() - node.started_at)]
     yield "subscriptions", "gauge", "Subscriptions received.", [({}, broker.table_size())]
     yield "clients", "gauge", "Clients, with those that are away.", [({}, len(clients))]
     yield "connections", "gauge", "Connections.", [({}, node.connection_count)]
@@ -57,25 +58,7 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
     for name, about, count in LINK_COUNTS:
         samples: list[Sample] = [({"link": each.name}, count(each.counts)) for each in neighbours]
         yield f"link_{name}_total", "counter", about, samples
-    streams = node.driver.streams.items()
-    yield (
-        "link_waiting_bytes",
-        "gauge",
-        "Events in memory for a neighbour.",
-        [({"link": name}, stream.waiting_bytes) for name, stream in streams],
-    )
-    yield (
-        "link_kept_bytes",
-        "gauge",
-        "Events on disk for a neighbour.",
-        [({"link": name}, stream.on_disk.bytes) for name, stream in streams],
-    )
-    yield (
-        "link_lost_total",
-        "counter",
-        "Events lost to the limits of a neighbour.",
-        [({"link": name}, stream.lost) for name, stream in streams],
-    )
+    yield from _families_of_streams(node.driver.streams)
     queues = list(node.queues)
     yield (
         "queue_kept_bytes",
@@ -99,6 +82,33 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
     yield "store_full", "gauge", "Whether the disk is full.", [({}, float(store.is_full))]
     yield "store_commits_total", "counter", "Transactions.", [({}, store.commits)]
     yield "store_failures_total", "counter", "Transactions that failed and are tried again.", [({}, store.failures)]
+
+
+def _families_of_streams(streams: Mapping[str, Stream]) -> Iterator[tuple[str, str, str, list[Sample]]]:
+    yield (
+        "link_waiting_bytes",
+        "gauge",
+        "Events in memory for a neighbour.",
+        [({"link": name}, stream.waiting_bytes) for name, stream in streams.items()],
+    )
+    yield (
+        "link_kept_bytes",
+        "gauge",
+        "Events on disk for a neighbour.",
+        [({"link": name}, stream.on_disk.bytes) for name, stream in streams.items()],
+    )
+    yield (
+        "link_lost_total",
+        "counter",
+        "Events lost to the limits of a neighbour.",
+        [({"link": name}, stream.lost) for name, stream in streams.items()],
+    )
+    yield (
+        "link_suspected_lost_total",
+        "counter",
+        "Of the events lost to the limits of a neighbour, those that nobody had asked for.",
+        [({"link": name}, stream.suspected_lost) for name, stream in streams.items()],
+    )
 
 
 def _families_of_gaps(gaps: Sequence[GapRow], dropped: int) -> Iterator[tuple[str, str, str, list[Sample]]]:

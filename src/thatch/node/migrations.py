@@ -19,6 +19,7 @@ import logging
 import os
 import shutil
 import sqlite3
+import struct
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ from urllib.parse import quote
 import msgspec
 
 from thatch.delivery.history import derived_life
+from thatch.delivery.journal import ASKED
 from thatch.errors import StoreError
 from thatch.node import schema
 from thatch.node.damage import check_rows, damaged
@@ -72,6 +74,7 @@ class Migration(NamedTuple):
     counts: Mapping[str, str]  # by table afterwards: how many rows it is to have, counted before
     never_before: Mapping[str, str]  # what no row may be, and a query for such rows
     never_after: Mapping[str, str]
+    moves_events: bool = False
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> int:
@@ -176,7 +179,8 @@ def _check_space(
     )
     rows = sum(_value(connection, f"SELECT count(*) FROM {table}") for table in sums_of(version))
     moved = (pages - unused) * size + ROW_BYTES * rows
-    needed = (0 if is_made else pages * size) + 2 * moved + moved // 50 + SPARE_BYTES  # a log has heads and an index
+    times = sum(migration.moves_events for migration in MIGRATIONS[version - OLDEST :])  # each writes new pages
+    needed = (0 if is_made else pages * size) + (1 + times) * moved + moved // 50 + SPARE_BYTES  # a log has an index
     free = free_bytes(path.parent)
     if free < needed:
         raise StoreError(
@@ -229,7 +233,8 @@ def _copy(connection: sqlite3.Connection, copy: Path, version: int, reached: Cal
         reached("copy begun")
         connection.backup(target)
         target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log
-        life = int(connection.execute(schema.GET_ABOUT, ("life",)).fetchone()[0])
+        row = connection.execute(schema.GET_ABOUT, ("life",)).fetchone()  # before version 3
+        life = _value(connection, schema.LAST_LIFE) if row is None else int(row[0])
         mark = BackupMark(f"before the migration to version {schema.VERSION}", version, life, time.time())
         text = msgspec.json.encode(mark).decode()
         target.execute(schema.SET_ABOUT, schema.about_row(MARK, text))
@@ -272,7 +277,7 @@ def _to_2(connection: sqlite3.Connection) -> None:
 
     connection.create_function("kind_of", 1, kind_of, deterministic=True)
     connection.create_function("summed", -1, schema.summed, deterministic=True)
-    connection.create_function("event_sum", 5, schema.event_sum, deterministic=True)
+    connection.create_function("event_sum", 5, _event_sum_3, deterministic=True)
     for table in ("queues", "events"):
         connection.execute(f"ALTER TABLE {table} RENAME TO {table}_1")
     for table in MOVED:
@@ -294,6 +299,15 @@ def _kind(text: str) -> PeerKind:
 
 def _event_sum_1(queue: str, number: int, at: float, event: bytes) -> int:
     return zlib.crc32(event, zlib.crc32(f"{queue} {number} {at!r}".encode()))
+
+
+def _event_sum_3(peer_kind: int, peer: str, number: int, at: float, event: bytes) -> int:
+    """Until version 3."""
+    head = zlib.crc32(f"{peer_kind} {peer}".encode())
+    return zlib.crc32(event, zlib.crc32(_NUMBER_AND_TIME.pack(number, at), head))
+
+
+_NUMBER_AND_TIME = struct.Struct("<qd")
 
 
 def _moved(table: str, columns: str, rows: str) -> str:
@@ -386,6 +400,7 @@ TO_2 = Migration(
         "events are kept for a durable subscription that is not there": "SELECT DISTINCT peer FROM events "
         f"WHERE peer_kind = {QUEUE_NUMBER} AND peer NOT IN (SELECT peer FROM queues) LIMIT 1"
     },
+    moves_events=True,
 )
 
 
@@ -408,8 +423,14 @@ def _to_3(connection: sqlite3.Connection) -> None:
         connection.execute(f"DROP TABLE {table}_2")
 
 
-SCHEMA_2 = {
+SCHEMA_3 = {
     **schema.SCHEMA,
+    "events": """
+        CREATE TABLE events (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL,
+            event BLOB NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (peer_kind, peer, number)) WITHOUT ROWID""",
+}
+SCHEMA_2 = {
+    **SCHEMA_3,
     "queues": """
         CREATE TABLE queues (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, bytes_max INTEGER NOT NULL,
             seconds_max REAL NOT NULL, lost INTEGER NOT NULL, sum INTEGER NOT NULL,
@@ -477,7 +498,7 @@ MOVES_3 = (
 TO_3 = Migration(
     3,
     sums=dict.fromkeys(SCHEMA_2.keys() - {"lives", "neighbours", "confirmed", "gaps"}, schema.summed)
-    | {"events": schema.event_sum, "images": schema.image_sum},
+    | {"events": _event_sum_3, "images": schema.image_sum},
     run=_to_3,
     counts={
         **{table: f"SELECT count(*) FROM {table}" for table in ("subscriptions", "advertisements", "spaces", "queues")},
@@ -493,5 +514,39 @@ TO_3 = Migration(
     never_before={},
     never_after={},
 )
-MIGRATIONS = (TO_2, TO_3)
+
+
+# --- From 3 to 4: age is counted in time in which nodes run, and what nobody has asked for is marked -----------------
+
+
+def _to_4(connection: sqlite3.Connection) -> None:
+    """How long nodes have run since an event came, version 3 does not say. So all that is kept has come just now."""
+    connection.create_function("summed", -1, schema.summed, deterministic=True)
+    connection.create_function("event_sum", 7, schema.event_sum, deterministic=True)
+    for table in CHANGED_4:
+        connection.execute(f"ALTER TABLE {table} RENAME TO {table}_3")
+        connection.execute(schema.SCHEMA[table])
+    queues = "SELECT peer_kind, peer, bytes_max, seconds_max, lost, max(expires - ?, 0.0) AS expires FROM queues_3"
+    columns = "peer_kind, peer, bytes_max, seconds_max, lost, expires"
+    connection.execute(_moved("queues", columns, queues), (time.time(),))
+    connection.execute(MOVE_EVENTS_4)
+    for table in CHANGED_4:
+        connection.execute(f"DROP TABLE {table}_3")
+
+
+CHANGED_4 = ("queues", "events")
+MOVE_EVENTS_4 = (
+    f"INSERT INTO events SELECT peer_kind, peer, number, at, 0.0, {ASKED}, event, "
+    f"event_sum(peer_kind, peer, number, at, 0.0, {ASKED}, event) FROM events_3 ORDER BY peer_kind, peer, number"
+)
+TO_4 = Migration(
+    4,
+    sums=dict.fromkeys(SCHEMA_3, schema.summed) | {"events": _event_sum_3, "images": schema.image_sum},
+    run=_to_4,
+    counts={table: f"SELECT count(*) FROM {table}" for table in SCHEMA_3},
+    never_before={},
+    never_after={},
+    moves_events=True,
+)
+MIGRATIONS = (TO_2, TO_3, TO_4)
 OLDEST = MIGRATIONS[0].version - 1

@@ -1,8 +1,8 @@
 """The tables of the store, and the statements that read and write them: the SQL of each table is here.
 
     about                       what the store is: name, identity, the space at first; `backup` in a copy, `restored` in
-                                one that an operator has put in the place of a store;
-                                `attached NAME` for each neighbour that was attached
+                                one that an operator has put in the place of a store; `ran`: how many seconds nodes
+                                have run on it; `attached NAME` for each neighbour that was attached
     lives                       each start of a node on it (delivery/history.py)
     links, subscriptions,       the broker's records, a table for each kind. `place` counts the records of all
     advertisements, preserved,  tables in the order in which they were put
@@ -50,7 +50,7 @@ from thatch.protocol.records import (
     SubscriptionRecord,
 )
 
-VERSION = 3
+VERSION = 4
 KIND_NUMBERS: dict[PeerKind, int] = {CLIENT: 1, NEIGHBOUR: 2, DURABLE_QUEUE: 3}
 PEERS_MAX = 2**14  # keys that are made once
 KINDS = {number: kind for kind, number in KIND_NUMBERS.items()}
@@ -82,7 +82,8 @@ SCHEMA = {
             PRIMARY KEY (peer_kind, peer)) WITHOUT ROWID""",
     "events": """
         CREATE TABLE events (peer_kind INTEGER NOT NULL, peer TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL,
-            event BLOB NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (peer_kind, peer, number)) WITHOUT ROWID""",
+            ran REAL NOT NULL, entry INTEGER NOT NULL, event BLOB NOT NULL, sum INTEGER NOT NULL,
+            PRIMARY KEY (peer_kind, peer, number)) WITHOUT ROWID""",
     "lives": """
         CREATE TABLE lives (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at REAL NOT NULL, cause TEXT NOT NULL,
             since REAL, sum INTEGER NOT NULL)""",
@@ -122,17 +123,19 @@ GET_GAPS = "SELECT place, peer_kind, peer, side, since, until, missing FROM gaps
 PUT_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?, ?, ?)"
 DROP_QUEUE = "DELETE FROM queues WHERE peer_kind = ? AND peer = ?"
 GET_QUEUES = "SELECT peer_kind, peer, bytes_max, seconds_max, lost, expires FROM queues ORDER BY peer_kind, peer"
-PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)"
+PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 COPY_EVENTS = """
     INSERT INTO events
-    SELECT kind, target, place, at, event, event_sum(kind, target, place, at, event)
-    FROM (SELECT ? AS kind, ? AS target, ? + 1 - row_number() OVER (ORDER BY number DESC) AS place, at, event
-          FROM events WHERE peer_kind = ? AND peer = ?)"""
+    SELECT kind, target, place, at, ran, 0, event, event_sum(kind, target, place, at, ran, 0, event)
+    FROM (SELECT ? AS kind, ? AS target, ? + 1 - row_number() OVER (ORDER BY number DESC) AS place, at, ran, event
+          FROM events WHERE peer_kind = ? AND peer = ? AND entry <> 2)"""
 DROP_EVENTS = "DELETE FROM events WHERE peer_kind = ? AND peer = ? AND number <= ?"
+DROP_RUN = "DELETE FROM events WHERE peer_kind = ? AND peer = ? AND number BETWEEN ? AND ? AND entry = ?"
 GET_EVENTS = "SELECT number, event FROM events WHERE peer_kind = ? AND peer = ? AND number > ? ORDER BY number LIMIT ?"
-GET_SIZES = "SELECT number, at, length(event) FROM events WHERE peer_kind = ? AND peer = ? ORDER BY number"
+GET_SIZES = """SELECT number, at, ran, entry, length(event), CASE WHEN entry = 2 THEN event END FROM events
+    WHERE peer_kind = ? AND peer = ? ORDER BY number"""
 COUNT_EVENTS = "SELECT count(*) FROM events WHERE peer_kind = ? AND peer = ?"
-LAST_KEPT_AT = "SELECT max(at) FROM events"
+LAST_KEPT = "SELECT ifnull(max(at), 0.0), ifnull(max(ran), 0.0) FROM events"
 SET_RECEIVED = "INSERT OR REPLACE INTO received VALUES (?, ?, ?, ?, ?, ?)"
 DROP_RECEIVED = "DELETE FROM received WHERE peer_kind = ? AND peer = ? AND place <= ?"
 GET_RECEIVED = "SELECT peer_kind, peer, life, number, place FROM received ORDER BY peer_kind, peer, place"
@@ -148,7 +151,7 @@ GET_STATISTICS = "SELECT name, value FROM statistics"
 # --- Checksums -------------------------------------------------------------------------------------------------------
 
 Sum = Callable[..., int]  # of a row without its last column
-_number_and_time = struct.Struct("<qd").pack
+_number_and_times = struct.Struct("<qddq").pack
 
 
 def summed(*values: Any) -> int:
@@ -156,8 +159,9 @@ def summed(*values: Any) -> int:
     return zlib.crc32(repr(values).encode())
 
 
-def event_sum(peer_kind: int, peer: str, number: int, at: float, event: bytes) -> int:
-    return zlib.crc32(event, zlib.crc32(_number_and_time(number, at), zlib.crc32(f"{peer_kind} {peer}".encode())))
+def event_sum(peer_kind: int, peer: str, number: int, at: float, ran: float, entry: int, event: bytes) -> int:
+    head = zlib.crc32(f"{peer_kind} {peer}".encode())
+    return zlib.crc32(event, zlib.crc32(_number_and_times(number, at, ran, entry), head))
 
 
 def image_sum(name: str, data: bytes) -> int:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from thatch.broker import Broker
 from thatch.delivery.admission import restore_attachments
+from thatch.delivery.clock import Clock
 from thatch.delivery.doors import Doors, expected_of
 from thatch.delivery.driver import Driver, Endpoint
 from thatch.delivery.outgoing import Gate
@@ -30,7 +31,7 @@ from thatch.node.logs import Seldom
 from thatch.node.outgoing import SocketOutgoing
 from thatch.node.store import Store
 from thatch.protocol.codec import BYTES_MAX
-from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Refused, Tick
+from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Refused
 from thatch.protocol.versions import SUBPROTOCOL
 from thatch.protocol.wire import CLOSED_FOR_GOING, FRAME_MAX, Notice
 from thatch.space.space import Space
@@ -51,11 +52,15 @@ CONTROL_MAX = 512 * 2**20
 
 class Node:
     def __init__(
-        self, config: Config, before_commit: Callable[[], None] = lambda: None, ballast_bytes: int = BALLAST_BYTES
+        self,
+        config: Config,
+        before_commit: Callable[[], None] = lambda: None,
+        ballast_bytes: int = BALLAST_BYTES,
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        """`before_commit` and `ballast_bytes` are for the store."""
-        self.config = config
-        self.started_at = time.time()
+        """`before_commit` and `ballast_bytes` are for the store; `wall` is the clock of the machine."""
+        self.config, self._wall = config, wall
+        self.started_at = time.monotonic()
         self.gate = Gate()
         self.store = Store(config.store_path, config.name, before_commit=before_commit, ballast_bytes=ballast_bytes)
         try:
@@ -113,7 +118,8 @@ class Node:
             memory_bytes_max=flow.neighbour_bytes_max,
             unacknowledged_bytes_max=flow.unacknowledged_bytes_max,
         )
-        driver = Driver(broker, store, limits, time.time, self.gate.open)
+        clock = Clock(self._wall, time.monotonic, store.ran)
+        driver = Driver(broker, store, limits, clock, self.gate.open)
         for link in broker.links.values():
             if not link.is_client:
                 driver.stream(link.name)
@@ -124,7 +130,7 @@ class Node:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self.queues.restore()
-        now = time.time()
+        now = self.driver.clock()
         for link in self.driver.broker.links.values():
             if link.is_client and not self.queues.is_queue(link.name):
                 self._away[link.name] = now + self.config.timing.linger_seconds
@@ -272,7 +278,7 @@ class Node:
                         reasons.add(reason)
                         log.warning("cannot reach neighbour %s at %s: %s", name, url, reason)
                 except Exception as error:
-                    count = self.driver.refusals.note("protocol", name, str(error), time.time())
+                    count = self.driver.refusals.note("protocol", name, str(error), self.driver.clock())
                     log.log(logging.ERROR if count else logging.DEBUG, "neighbour %s at %s", name, url, exc_info=True)
                 delay_max = max(timing.retry_seconds_max, REFUSED_SECONDS if was_refused else 0)
                 has_lasted = time.monotonic() - began > LASTED_SECONDS and not was_refused
@@ -337,7 +343,7 @@ class Node:
 
     def client_left(self, connection: ClientConnection) -> None:
         self.dropped += connection.outgoing.dropped
-        self._away[connection.name] = time.time() + self.config.timing.linger_seconds
+        self._away[connection.name] = self.driver.clock() + self.config.timing.linger_seconds
         if connection.overflowed:
             self._notices[connection.name] = connection.reason
 
@@ -389,15 +395,12 @@ class Node:
         return False
 
     async def _pass_time(self) -> None:
-        saved = time.time()
+        saved = self.driver.clock()
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            now = time.time()
-            self.driver.take(Tick(), OPERATOR)
-            self.queues.tick(now)
-            for stream in self.driver.streams.values():
-                stream.tick()
-                stream.expire(now)
+            now = self.driver.clock()
+            self.driver.pass_time()
+            self.queues.tick()
             for name in [name for name, until in self._away.items() if until < now]:
                 del self._away[name]
                 self._notices.pop(name, None)
@@ -440,4 +443,5 @@ class Node:
         return {name: value + self._before.get(name, 0) for name, value in now.items()}
 
     def _note_statistics(self) -> None:
+        self.store.note_ran(self.driver.clock.ran)
         self.store.note_statistics(self.totals())

@@ -24,12 +24,14 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from thatch.delivery.clock import Stamp
 from thatch.delivery.history import LIFE_BYTES, next_life
 from thatch.delivery.journal import (
+    GAP,
     AttachmentRow,
     ConfirmedRow,
     GapRow,
@@ -38,6 +40,7 @@ from thatch.delivery.journal import (
     Page,
     QueueRow,
     ReceivedRow,
+    Span,
     StoredRow,
 )
 from thatch.errors import StoreError
@@ -54,6 +57,7 @@ SHRUNK_BYTES = 2 * ballast.BYTES  # what that must give at least
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 T = TypeVar("T")
+RAN = "ran"  # a key in `about`: how many seconds nodes have run on the store
 LIFE_FILE = ".life"  # added to the name of the store
 
 Write = tuple[str, tuple[Any, ...]]
@@ -87,6 +91,8 @@ class Store:
             self._lock.release()
             raise
         self.identity = self._about("identity")
+        self._kept_at, kept_ran = self._connection.execute(schema.LAST_KEPT).fetchone()
+        self.ran: float = max(kept_ran, float(self._about(RAN)) if self._has_about(RAN) else 0.0)  # when it was opened
         self._with_room(self._begin_life)
         life_file = self.path.with_name(self.path.name + LIFE_FILE)
         self._with_room(lambda: _write_beside(life_file, self.lives()[-1].id))
@@ -114,7 +120,7 @@ class Store:
             noted=life_file.read_bytes().decode("ascii", "replace").strip() if life_file.exists() else "",
             copied_at=None if mark is None else mark.made_at,
             restored=self._about(migrations.RESTORED) if self._has_about(migrations.RESTORED) else "",
-            kept_at=self._connection.execute(schema.LAST_KEPT_AT).fetchone()[0] or 0.0,
+            kept_at=self._kept_at,
         )
         with self._connection:
             self._connection.execute("BEGIN")
@@ -215,13 +221,22 @@ class Store:
         key = schema.peer_row(peer)
         self._write((schema.DROP_EVENTS, (*key, 2**63 - 1)), (schema.DROP_QUEUE, key))
 
-    def append(self, peer: PeerKey, number: int, at: float, event: bytes) -> None:
-        kind, name = KIND_NUMBERS[peer.kind], peer.name
-        self._write((PUT_EVENT, (kind, name, number, at, event, event_sum(kind, name, number, at, event))))
+    def append(self, peer: PeerKey, number: int, stamp: Stamp, entry: int, event: bytes) -> None:
+        row = KIND_NUMBERS[peer.kind], peer.name, number, *stamp, entry, event
+        self._write((PUT_EVENT, (*row, event_sum(*row))))
 
     def discard(self, peer: PeerKey, number: int) -> None:
         """The events that are kept for a peer, up to this number."""
         self._write((schema.DROP_EVENTS, (*schema.peer_row(peer), number)))
+
+    def put_gap_entry(self, peer: PeerKey, gone: Sequence[Span], number: int, stamp: Stamp, gap: bytes) -> None:
+        key = schema.peer_row(peer)
+        row = *key, number, *stamp, GAP, gap
+        self._write(*((schema.DROP_RUN, (*key, *span)) for span in gone), (PUT_EVENT, (*row, event_sum(*row))))
+
+    def note_ran(self, seconds: float) -> None:
+        """How long nodes have run on it."""
+        self._write((schema.SET_ABOUT, schema.about_row(RAN, repr(seconds))))
 
     def put_life(self, row: LifeRow) -> None:
         self._write((schema.PUT_LIFE, (*row, schema.summed(*row))))
@@ -534,7 +549,7 @@ def _connection(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA synchronous = FULL")
-        connection.create_function("event_sum", 5, event_sum, deterministic=True)
+        connection.create_function("event_sum", 7, event_sum, deterministic=True)
     except sqlite3.DatabaseError:
         connection.close()
         raise

@@ -95,7 +95,7 @@ def _short(message: Message) -> list[Any]:
     """A message as an array, without the fields at its end that were added to its kind and are empty."""
     fields = message.__struct_fields__
     end = len(fields)
-    while fields[end - 1] in message.added and not getattr(message, fields[end - 1]):
+    while end and fields[end - 1] in message.added and not getattr(message, fields[end - 1]):
         end -= 1
     return [message.__struct_config__.tag, *(getattr(message, field) for field in fields[:end])]
 

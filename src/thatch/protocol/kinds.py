@@ -140,6 +140,8 @@ KINDS = Kinds(
         Kind(w.Resume, (_NEIGHBOUR,)),
         Kind(w.Forward, (_NEIGHBOUR,)),
         Kind(w.Received, (_NEIGHBOUR,)),
+        Kind(w.Gap, (_NEIGHBOUR,), 5, None),
+        Kind(w.Lost, (_NODE,), 5, None),
         Kind(w.Returned, (_NEIGHBOUR,), 4),
     )
 )

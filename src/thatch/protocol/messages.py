@@ -256,6 +256,10 @@ class Retune(Message, frozen=True, tag="Retune", array_like=True):
 class Tick(Message, frozen=True, tag="Tick", array_like=True):
     """Time passes: leases end."""
 
+    added: ClassVar[Mapping[str, int]] = {"ahead": 5}
+
+    ahead: float = 0.0  # the clock by which leases are promised, of the one whose `now` comes with messages
+
 
 class Persisted(Message, frozen=True, tag="Persisted", array_like=True):
     """The records of `Persist` up to this number are on disk."""
@@ -269,6 +273,7 @@ class Persisted(Message, frozen=True, tag="Persisted", array_like=True):
 class Send(msgspec.Struct, frozen=True):
     link: str
     message: Message
+    suspected: bool = False  # an event that nobody has asked for yet: of what is kept it goes first
 
 
 class Deliver(msgspec.Struct, frozen=True):

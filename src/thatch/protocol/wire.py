@@ -32,6 +32,7 @@ from thatch.space.space import Space
 
 StoreId = Annotated[str, msgspec.Meta(max_length=64)]  # also of a life of a store
 Ordinal = Annotated[int, msgspec.Meta(ge=0, le=2**23 - 1)]  # of a life: the upper bits of its numbers
+Label = Annotated[str, msgspec.Meta(max_length=1024)]  # the name of a broker, or of a durable subscription
 Instant = Annotated[float, msgspec.Meta(ge=0.0, le=253_402_300_799.0)]  # seconds since 1970, to the year 9999
 
 
@@ -110,6 +111,19 @@ class Notice(NodeMessage, frozen=True, tag="Notice", array_like=True):
     reason: str
 
 
+class Lost(NodeMessage, frozen=True, tag="lost", array_like=True):
+    """Among the events of a durable subscription some are missing, which a limit has cost: at most so many. It has a
+    number, and is acknowledged, as an event."""
+
+    id: str
+    number: Number
+    count: Number
+    since: Instant  # when the first of them came to the sender
+    until: Instant  # when the last one did
+    sender: Label  # the broker whose limit it was; empty: several
+    receiver: Label  # what it had kept them for: a neighbour, or a durable subscription
+
+
 # --- Between nodes ---------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +155,17 @@ class Forward(NodeMessage, frozen=True, tag="Forward", array_like=True):
     event: Publish
 
 
+class Gap(NodeMessage, frozen=True, tag="gap", array_like=True):
+    """Among the events before this number some are missing, which a limit has cost. It is acknowledged as an event."""
+
+    number: Number
+    count: Number
+    since: Instant
+    until: Instant
+    sender: Label
+    receiver: Label
+
+
 class Received(NodeMessage, frozen=True, tag="Received", array_like=True):
     """I hold what came up to this number."""
 
@@ -159,8 +184,8 @@ class Returned(NodeMessage, frozen=True, tag="Returned", array_like=True):
 
 
 FromClient = OnTheWire | DurableSubscribe | DurableCancel | Ack
-FromNode = OnTheWire | Event | DurableEvent | DurableStatus | Published | Notice
-FromNeighbour = OnTheWire | Resume | Forward | Received | Returned
+FromNode = OnTheWire | Event | DurableEvent | DurableStatus | Published | Notice | Lost
+FromNeighbour = OnTheWire | Resume | Forward | Gap | Received | Returned
 
 FRAME_MAX = LIMITS[VERSION_MIN].client_frame_bytes_max
 EVENT_MAX = LIMITS[VERSION_MIN].event_bytes_max
@@ -264,9 +289,19 @@ def encoded_forward(number: int, event: bytes) -> bytes:
     return _FORWARD + number.to_bytes(8, "big") + event
 
 
+def is_gap(entry: bytes) -> bool:
+    """Whether an encoded entry of a stream is a `Gap`, and no event."""
+    return entry.startswith(_GAP, 1)
+
+
+def decoded_gap(entry: bytes) -> Gap:
+    return _GAPS.decode(entry)
+
+
 def around(event: bytes) -> Publish:
     """An event that is encoded already, to be put into a message that is about to be."""
     return cast(Publish, msgspec.Raw(event))
 
 
+_GAP, _GAPS = encode(Gap(0, 0, 0.0, 0.0, "", ""))[1:5], msgspec.msgpack.Decoder(Gap)
 _FORWARD = encode(Forward(2**63, around(b"")))[:-8]  # up to the number, which takes eight bytes

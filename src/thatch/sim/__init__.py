@@ -19,6 +19,7 @@ In reading order:
     node_movers   programs that move from one whole node to another
     node_oracle   who must get an event although nodes fail
     node_move     a broker that is lost for good, and operators who attach its neighbours
+    node_disks    what the disks hold, for durable subscriptions and of one another
     node_run      run a script of whole nodes and check every promise
     workload      subscriptions with a covering degree
     workflow      processes of activities

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from thatch.broker import ClientState
 from thatch.broker.client_state import Home
+from thatch.errors import PeerError
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.messages import Deliver, Hello, Message, Publish, Refused, Send, Settled, Synced
@@ -29,6 +30,9 @@ class ProgramObserver:
     def acknowledged(self, program: Program, event: Publish) -> None: ...
     def refused(self, program: Program, refused: Refused) -> None:
         """An event was refused."""
+
+    def lost(self, program: Program, lost: wire.Lost) -> None:
+        """A limit has cost a durable subscription events."""
 
     def handed_on(self, program: Program, id: str, number: int, event: Publish) -> None:
         """An event of the durable subscription `id` came, maybe not for the first time."""
@@ -89,7 +93,7 @@ class Program:
         """Ask for a durable subscription, or for another clause of one."""
         self.durable[id] = where
         if self.end is not None and self.end.is_resumed:
-            self.end.send([wire.DurableSubscribe(id, where, 2**30, 1e9)])
+            self.end.send([wire.DurableSubscribe(id, where, 2**40, 1e9)])
 
     def cancel(self, id: str) -> None:
         del self.durable[id]
@@ -186,12 +190,21 @@ class ProgramEnd:
             self._counted = message.count
         elif isinstance(message, wire.DurableStatus):
             self._take_status(message)
-        elif not isinstance(message, wire.Notice):
+        elif isinstance(message, wire.Lost):
+            program.observer.lost(program, message)
+            self._acknowledge(message)
+        elif isinstance(message, wire.Notice):
+            raise PeerError(f"a notice for a program that reads what is lost: {message}")
+        else:
             self._control(message)
 
     def _take_kept(self, message: wire.DurableEvent) -> None:
+        self.program.observer.handed_on(self.program, message.id, message.number, message.event)
+        self._acknowledge(message)
+
+    def _acknowledge(self, message: wire.DurableEvent | wire.Lost) -> None:
+        """At once, or when the program has done with it."""
         program, around = self.program, self._around
-        program.observer.handed_on(program, message.id, message.number, message.event)
         seconds = around.rng.choice(ACK_SECONDS)
         if seconds:
             around.agenda.at(around.agenda.now + seconds, program.acknowledge, message.id, message.number, self._life)
@@ -232,6 +245,6 @@ class ProgramEnd:
         program = self.program
         self.is_resumed = True
         self.send([wire.DurableCancel(id) for id in program.cancels])
-        self.send([wire.DurableSubscribe(id, where, 2**30, 1e9) for id, where in program.durable.items()])
+        self.send([wire.DurableSubscribe(id, where, 2**40, 1e9) for id, where in program.durable.items()])
         if program.outbox:
             self.publish(list(program.outbox))

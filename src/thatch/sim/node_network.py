@@ -21,7 +21,7 @@ from thatch.sim.agreement import with_cells_of_period
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import Program, ProgramObserver
 from thatch.sim.node_pipe import Pipe
-from thatch.sim.node_process import EPOCH, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
+from thatch.sim.node_process import EPOCH, KEPT_SECONDS, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
 from thatch.sim.node_store import Disk
 
 CELLS_SECONDS = 2.0  # in which brokers that start get one partition
@@ -54,6 +54,7 @@ class NodeNetwork:
         self.addresses: dict[str, str] = {}  # by the name of a broker: where it is looked for
         self.blocked: dict[frozenset[str], None] = {}  # addresses that cannot reach one another
         self.session = 0
+        self.kept_bytes, self.kept_seconds = 2**30, KEPT_SECONDS
         self._pipes: list[tuple[Pipe, str, str, tuple[Any, Any]]] = []
         self._trace = hashlib.sha256()
 

@@ -2,17 +2,21 @@
 
 An event that its publisher's broker has acknowledged must come to each durable subscription that wants it and had
 settled when the event was published, whatever fails in between: but for what lies in a loss that the network has to
-admit (`Loss`). Whatever comes must be wanted. A copy under another number needs a crash to explain it, and so does an
-event that comes after a later one of its publisher.
+admit (`Loss`), and for what its program was told that a limit has cost: no more events than it was told, of those that
+came to that broker at those times. Whatever comes must be wanted. A copy under another number needs a crash to explain
+it, and so does an event that comes after a later one of its publisher.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 from thatch.protocol.ids import publisher_of
 from thatch.protocol.messages import Publish
+from thatch.protocol.wire import Gap, Lost
 from thatch.region.region import Region
 from thatch.sim.node_movers import Mover
 from thatch.sim.oracle import Failed
@@ -54,6 +58,7 @@ class Publication:
     is_acknowledged: bool = False
     is_refused: bool = False
     taken: dict[str, float] = field(default_factory=dict)  # by broker, when it came there first
+    clocks: dict[str, list[float]] = field(default_factory=dict)  # by broker, its clock whenever it came there
     released: dict[str, float] = field(default_factory=dict)  # by broker, when it first said that it has it
 
 
@@ -66,6 +71,9 @@ class NodeOracle:
         self.losses: list[Loss] = []
         self.movers: dict[str, Mover] = {}
         self.guaranteed = self.excused = 0  # deliveries that had to happen, and did; that did not, and were lost
+        self.held_up: set[str] = set()  # brokers whose disk was full: an event may be kept later than it came there
+        self.noticed = 0  # deliveries that did not happen, and of which the program was told
+        self._notices: dict[str, list[list[Any]]] = {}  # by durable subscription: each, and how many events are left
         self.crashed_at = -1.0  # when something last happened that may make a copy
         self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
         self._numbers: dict[tuple[str, str], dict[int, None]] = {}  # by durable subscription and event
@@ -85,10 +93,33 @@ class NodeOracle:
         for mover in self.movers.values():
             mover.void()
 
-    def take(self, broker: str, event: str, now: float) -> None:
-        """An event has come to a broker."""
+    def take(self, broker: str, event: str, now: float, wall: float) -> None:
+        """An event has come to a broker, whose clock says `wall`."""
         if event in self.publications:
             self.publications[event].taken.setdefault(broker, now)
+            self.publications[event].clocks.setdefault(broker, []).append(wall)
+
+    def tell(self, keep: DurableInterest, lost: Lost) -> None:
+        """A program hears that limits have cost a durable subscription events."""
+        self._notices.setdefault(keep.name, []).append([lost, lost.count])
+
+    def is_in(self, notice: Gap | Lost, publication: Publication, keep: DurableInterest) -> bool:
+        """Whether an event is among those that a notice speaks of: kept on its way by the one whose limit it was, for
+        the next one, when it came there."""
+        ways = [[*way(publication.home, keep.home), keep.name] for way in (self._way, *self.former_ways)]
+        if not notice.sender:  # several, which it does not name
+            return any(notice.since <= at <= notice.until for clocks in publication.clocks.values() for at in clocks)
+        if not any((notice.sender, notice.receiver) in pairwise(way) for way in ways):
+            return False
+        clocks = publication.clocks.get(notice.sender, ())
+        if notice.sender in self.held_up:
+            return any(at <= notice.until for at in clocks)
+        return any(notice.since <= at <= notice.until for at in clocks)
+
+    def notices_of(self, publication: Publication, keep: DurableInterest) -> list[list[Any]]:
+        """What a program has heard of an event that did not come: notices, and how many more events they speak of."""
+        notices = self._notices.get(keep.name, [])
+        return [each for each in notices if each[1] and self.is_in(each[0], publication, keep)]
 
     def deliver(self, keep: DurableInterest, number: int, event: Publish) -> None:
         if not keep.region.contains(event.event):
@@ -145,6 +176,9 @@ class NodeOracle:
                     continue
                 if self.has_come(keep, publication.event.id):
                     self.guaranteed += 1
+                elif notices := self.notices_of(publication, keep):
+                    min(notices, key=lambda each: each[0].until - each[0].since)[1] -= 1
+                    self.noticed += 1
                 elif (loss := self.loss_of(publication, keep)) is not None:
                     self.excused += 1
                     self._excuse(loss)

@@ -18,10 +18,11 @@ from typing import Any, Protocol
 
 from thatch.broker import Broker, Settings
 from thatch.delivery.admission import accept, attach, forget, restore_attachments
+from thatch.delivery.clock import Clock
 from thatch.delivery.doors import Doors, Greeting, Identity, check_rival, expected_of
 from thatch.delivery.driver import ClientEndpoint, Driver, Endpoint
 from thatch.delivery.history import check_admitted
-from thatch.delivery.neighbour import NeighbourSession
+from thatch.delivery.neighbour import NeighbourSession, encoded_entries
 from thatch.delivery.outgoing import Gate, Outgoing
 from thatch.delivery.publisher import PublisherSession
 from thatch.delivery.queues import Queues
@@ -31,7 +32,6 @@ from thatch.protocol import wire
 from thatch.protocol.codec import encode
 from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import (
-    OPERATOR,
     Extend,
     Flushed,
     Hello,
@@ -40,7 +40,6 @@ from thatch.protocol.messages import (
     Publish,
     Refused,
     Sequenced,
-    Tick,
 )
 from thatch.sim.agenda import Agenda
 from thatch.sim.network import Clauses
@@ -49,9 +48,11 @@ from thatch.sim.node_store import Disk, SimulatedStore
 
 EPOCH = 1_800_000_000.0  # what the clock of a node says at the beginning
 TICK_SECONDS = 1.0
+SAVED_SECONDS = 10.0  # between two times that a node says how long it has run
 LINGER_SECONDS = 60.0
 RETRY_SECONDS = 0.2
-NEIGHBOUR_LIMITS = Limits(bytes_max=2**30, seconds_max=1e9, memory_bytes_max=2**20, unacknowledged_bytes_max=600)
+KEPT_SECONDS = 100_000.0  # more than a run takes, and less than clocks are stepped
+NEIGHBOUR_WINDOW = 600  # bytes that a neighbour may have before it acknowledges some
 QUEUE_WINDOW = 400  # bytes that a durable subscriber may have before it acknowledges some
 
 
@@ -67,10 +68,15 @@ class Machine:
     address: str
     process: NodeProcess | None = None
     backups: list[tuple[float, Disk]] = field(default_factory=list)
+    stepped: float = 0.0  # by how much its clock is wrong
 
     @property
     def is_up(self) -> bool:
         return self.process is not None
+
+    def step_clock(self, seconds: float) -> None:
+        """Forward, or back."""
+        self.stepped += seconds
 
     def put_disk(self, disk: Disk) -> None:
         """Another disk, while it is down."""
@@ -80,6 +86,9 @@ class Machine:
 
 class Surroundings(Protocol):
     """What a process asks of the network around it."""
+
+    kept_bytes: int  # of events, for a neighbour or a durable subscription
+    kept_seconds: float
 
     agenda: Agenda
     rng: random.Random
@@ -109,7 +118,8 @@ class NodeProcess:
     def __init__(self, machine: Machine, around: Surroundings) -> None:
         self.machine, self.around, self.is_over = machine, around, False
         agenda, rng, clauses = around.agenda, around.rng, around.clauses
-        self.store = store = SimulatedStore(machine.disk, agenda, rng, machine.commit_seconds, self.clock())
+        self.clock = Clock(self.wall, lambda: agenda.now, machine.disk.ran)
+        self.store = store = SimulatedStore(machine.disk, agenda, rng, machine.commit_seconds, self.wall())
         if store.space is None:
             store.set_space(clauses.space.to_json())
         meaning = clauses.compiled, clauses.read_space
@@ -122,19 +132,27 @@ class NodeProcess:
             page_characters=around.page_characters,
         )
         self.gate = Gate()
-        self.driver = Driver(broker, store, NEIGHBOUR_LIMITS, self.clock, self.gate.open, rng.randbytes)
+        limits = Limits(
+            bytes_max=around.kept_bytes,
+            seconds_max=around.kept_seconds,
+            memory_bytes_max=2**20,
+            unacknowledged_bytes_max=NEIGHBOUR_WINDOW,
+        )
+        self.driver = Driver(broker, store, limits, self.clock, self.gate.open, rng.randbytes)
         for link in broker.links.values():
             if not link.is_client:
                 self.driver.stream(link.name)
         admitted = expected_of({row.name: row.state for row in store.neighbours()})
         self.doors = Doors(machine.name, machine.dials, machine.accepts, admitted)
         restore_attachments(self.driver, self.doors)
-        self.queues = Queues(self.driver, 2**30, 1e9, QUEUE_WINDOW)
+        self.queues = Queues(self.driver, around.kept_bytes, around.kept_seconds, QUEUE_WINDOW)
         self.ends: dict[NodeEnd, None] = {}
         self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
+        self._saved = self.clock()
 
-    def clock(self) -> float:
-        return EPOCH + self.around.agenda.now
+    def wall(self) -> float:
+        """What the clock of the machine says."""
+        return EPOCH + self.around.agenda.now + self.machine.stepped
 
     def start(self) -> None:
         self.queues.restore()
@@ -192,11 +210,11 @@ class NodeProcess:
 
     def _pass_time(self) -> None:
         now = self.clock()
-        self.driver.take(Tick(), OPERATOR)
-        self.queues.tick(now)
-        for stream in self.driver.streams.values():
-            stream.tick()
-            stream.expire(now)
+        self.driver.pass_time()
+        self.queues.tick()
+        if now - self._saved > SAVED_SECONDS:
+            self._saved = now
+            self.store.note_ran(self.clock.ran)
         for name in [name for name, until in self._away.items() if until < now]:
             del self._away[name]
             if not self.is_neighbour(name):
@@ -448,7 +466,7 @@ class NeighbourEnd(NodeEnd):
         self.outgoing.hold_for(self.encoded(message), self.process.store.ticket)
 
     def _forward(self, numbers: Sequence[int], events: Sequence[bytes]) -> None:
-        self.outgoing.events([wire.encoded_forward(*each) for each in zip(numbers, events, strict=True)])
+        self.outgoing.events(encoded_entries(numbers, events, self.peer))
 
     def take_all(self, messages: list[Message]) -> None:
         for message in messages:
@@ -495,6 +513,8 @@ class NeighbourEnd(NodeEnd):
                 self._judge(*both)
         elif isinstance(message, wire.Received | wire.Returned | Flushed):
             self._met().take(message)
+        elif isinstance(message, wire.Gap):
+            self._met().take_gap(message)
         elif isinstance(message, wire.NodeMessage):
             raise PeerError(f"a neighbour takes no {type(message).__name__}")
         else:

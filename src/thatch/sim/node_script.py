@@ -14,6 +14,9 @@ from dataclasses import dataclass, replace
 from thatch.sim.script import Step, clause, event
 from thatch.sim.topology import Links, random_tree
 
+CLOCK_STEPS = (-3_600.0, -5.0, 700.0, 8 * 86_400.0)
+KEPT_BYTES = (2**30, 2**30, 2**30, 150, 600)
+KEPT_SECONDS = (100_000.0, 100_000.0, 100_000.0, 100_000.0, 1.0)  # the first is less than clocks are stepped
 COMMIT_SECONDS = (0.001, 0.005, 0.05, 0.3)
 
 
@@ -26,6 +29,8 @@ class NodeScript:
     homes: dict[str, str]  # program -> broker
     publishers: tuple[str, ...]
     routing: str
+    kept_bytes: int  # of events, for a neighbour or a durable subscription
+    kept_seconds: float
     steps: tuple[Step, ...]
     has_cells: bool = False  # brokers have partitions into cells, and another one now and then when they start
 
@@ -67,9 +72,14 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
     made += moves
     lived = [*homes.values(), *(step.args[1] for step in moves if step.kind in ("live", "move"))]
     made += _lost_for_good(random.Random(seed * 31 + 8), links, lived, publishers, now)
+    made += _steps_of_clocks(seed, brokers, now)
+    limits = random.Random(seed * 31 + 13)
+    kept_bytes, kept_seconds = limits.choice(KEPT_BYTES), limits.choice(KEPT_SECONDS)
+    if kept_bytes < KEPT_BYTES[0] or kept_seconds < KEPT_SECONDS[0]:
+        made += _flood(limits, brokers, publishers)
     return NodeScript(
         seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
-        publishers, rng.choice(("advertisements", "subscriptions")),
+        publishers, rng.choice(("advertisements", "subscriptions")), kept_bytes, kept_seconds,
         tuple(sorted(made, key=lambda step: step.at)), seed % 2 == 1,
     )  # fmt: skip
 
@@ -133,6 +143,23 @@ def _lost_for_good(
     times = sorted(now + rng.random() * (at + 1.0 - now) for _ in range(10))
     steps += [Step(time, "publish", (rng.choice(publishers), event(rng))) for time in times]
     return [*steps, Step(at + 3.0, "rest", (event(rng),))]
+
+
+def _steps_of_clocks(seed: int, brokers: list[str], until: float) -> list[Step]:
+    """Clocks of machines that are stepped, drawn apart from all else."""
+    rng = random.Random(seed * 31 + 11)
+    count = rng.choice((0, 0, 1, 3))
+    return [
+        Step(rng.random() * until, "step_clock", (rng.choice(brokers), rng.choice(CLOCK_STEPS))) for _ in range(count)
+    ]
+
+
+def _flood(rng: random.Random, brokers: list[str], publishers: tuple[str, ...]) -> list[Step]:
+    """More than is kept comes for a broker that is down, in the midst of all else."""
+    broker, at = rng.choice(brokers), 1.0 + rng.random()
+    times = sorted(at + rng.random() for _ in range(8))
+    down = [Step(at, "kill", (broker, 1.0)), Step(at + 2.5, "start", (broker,))]
+    return [*down, *(Step(each, "publish", (rng.choice(publishers), event(rng))) for each in times)]
 
 
 class _Drawer:

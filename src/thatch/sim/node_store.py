@@ -11,13 +11,17 @@ and tries again. Pages are read when the writes before them are through, as the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import msgspec
 
+from thatch.delivery.clock import Stamp
 from thatch.delivery.history import LIFE_BYTES, next_life
 from thatch.delivery.journal import (
+    ASKED,
+    GAP,
     AttachmentRow,
     ConfirmedRow,
     GapRow,
@@ -25,16 +29,27 @@ from thatch.delivery.journal import (
     NeighbourRow,
     QueueRow,
     ReceivedRow,
+    Span,
     StoredRow,
 )
 from thatch.protocol.messages import Publish
 from thatch.protocol.records import Drop, PeerKey, Record, RecordChange, RecordKey
+from thatch.protocol.wire import Gap, decoded_gap
 from thatch.sim.agenda import Agenda
 
 RETRY_SECONDS = 0.25  # between tries on a full disk
 READ_SECONDS = 0.0002
 
 Page = Callable[[list[tuple[int, bytes]], bool], None]
+
+
+class KeptEntry(NamedTuple):
+    """Of a stream."""
+
+    stamp: Stamp
+    entry: int
+    event: bytes
+    id: str  # of the event
 
 
 @dataclass(slots=True)
@@ -47,7 +62,7 @@ class Disk:
     about: dict[str, str] = field(default_factory=dict)
     records: dict[RecordKey, Record] = field(default_factory=dict)  # in the order in which they were put
     queues: dict[PeerKey, QueueRow] = field(default_factory=dict)
-    events: dict[PeerKey, dict[int, tuple[float, bytes, str]]] = field(default_factory=dict)  # time, event, its id
+    events: dict[PeerKey, dict[int, KeptEntry]] = field(default_factory=dict)  # by number
     received: dict[tuple[PeerKey, str], ReceivedRow] = field(default_factory=dict)  # by peer and life
     confirmed: dict[tuple[PeerKey, str], ConfirmedRow] = field(default_factory=dict)
     neighbours: dict[str, NeighbourRow] = field(default_factory=dict)
@@ -77,7 +92,7 @@ class Disk:
 
     def begin_life(self, id: str, now: float) -> None:
         """A store is opened: on disk before anything else happens."""
-        kept = [at for rows in self.events.values() for at, _, _ in rows.values()]
+        kept = [each.stamp.at for rows in self.events.values() for each in rows.values()]
         copied_at = self.about.pop("backup", None)
         life = next_life(
             list(self.lives.values()), id, now, noted=self.noted,
@@ -95,16 +110,32 @@ class Disk:
 
     def holds(self, peer: PeerKey, event: str) -> bool:
         """Whether an event is kept for a peer."""
-        return any(id == event for _, _, id in self.events.get(peer, {}).values())
+        return any(each.id == event for each in self.events.get(peer, {}).values())
+
+    @property
+    def ran(self) -> float:
+        """How long nodes have run on it."""
+        kept = [each.stamp.ran for rows in self.events.values() for each in rows.values()]
+        return max([float(self.about.get("ran", "0")), *kept])
+
+    def drop(self, peer: PeerKey, span: Span) -> None:
+        rows = self.events.get(peer, {})
+        for each in [each for each, row in rows.items() if span.first <= each <= span.last and row.entry == span.entry]:
+            del rows[each]
+
+    def gap_entries(self, peer: PeerKey) -> list[Gap]:
+        """What a limit has cost a peer, and was not acknowledged."""
+        return [decoded_gap(each.event) for each in self.events.get(peer, {}).values() if each.entry == GAP]
 
     def drop_received(self, peer: PeerKey, place: int) -> None:
         for key in [key for key, row in self.received.items() if row.peer == peer and row.place <= place]:
             del self.received[key]
 
     def copy(self, source: PeerKey, target: PeerKey, last: int) -> None:
-        rows = sorted(self.events.get(source, {}).items())
+        rows = [row for _, row in sorted(self.events.get(source, {}).items()) if row.entry != GAP]
         first = last + 1 - len(rows)
-        self.events.setdefault(target, {}).update({first + at: row for at, (_, row) in enumerate(rows)})
+        copies = {first + at: row._replace(entry=ASKED) for at, row in enumerate(rows)}
+        self.events.setdefault(target, {}).update(copies)
 
     def discard(self, peer: PeerKey, number: int) -> None:
         rows = self.events.get(peer, {})
@@ -147,7 +178,10 @@ class SimulatedStore:
 
     def stored(self, peer: PeerKey) -> Iterator[StoredRow]:
         rows = self.disk.events.get(peer, {})
-        return (StoredRow(number, at, len(event)) for number, (at, event, _) in sorted(rows.items()))
+        return (
+            StoredRow(number, *each.stamp, each.entry, len(each.event), each.event if each.entry == GAP else None)
+            for number, each in sorted(rows.items())
+        )
 
     def lives(self) -> list[LifeRow]:
         return list(self.disk.lives.values())
@@ -192,12 +226,23 @@ class SimulatedStore:
     def drop_queue(self, peer: PeerKey) -> None:
         self._write(lambda disk: (disk.queues.pop(peer, None), disk.events.pop(peer, None)))
 
-    def append(self, peer: PeerKey, number: int, at: float, event: bytes) -> None:
-        row = at, event, _EVENTS.decode(event).id
+    def append(self, peer: PeerKey, number: int, stamp: Stamp, entry: int, event: bytes) -> None:
+        row = KeptEntry(stamp, entry, event, _EVENTS.decode(event).id)
         self._write(lambda disk: disk.events.setdefault(peer, {}).update({number: row}))
 
     def discard(self, peer: PeerKey, number: int) -> None:
         self._write(lambda disk: disk.discard(peer, number))
+
+    def put_gap_entry(self, peer: PeerKey, gone: Sequence[Span], number: int, stamp: Stamp, gap: bytes) -> None:
+        def write(disk: Disk) -> None:
+            for span in gone:
+                disk.drop(peer, span)
+            disk.events.setdefault(peer, {})[number] = KeptEntry(stamp, GAP, gap, "")
+
+        self._write(write)
+
+    def note_ran(self, seconds: float) -> None:
+        self._write(lambda disk: disk.about.update(ran=repr(seconds)))
 
     def put_life(self, row: LifeRow) -> None:
         self._write(lambda disk: disk.lives.update({row.ordinal: row}))
@@ -303,5 +348,5 @@ class SimulatedStore:
     def _read_all(self, reads: list[tuple[PeerKey, int, int, Page]], is_complete: bool) -> None:
         for peer, after, count, page in reads:
             kept = sorted(self.disk.events.get(peer, {}).items())
-            rows = [(number, event) for number, (_, event, _) in kept if number > after][:count]
+            rows = [(number, each.event) for number, each in kept if number > after][:count]
             page(rows, is_complete)
