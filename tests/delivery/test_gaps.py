@@ -14,11 +14,13 @@ from thatch.broker import Policy, Settings
 from thatch.delivery.clock import Stamp
 from thatch.delivery.journal import SUSPECTED
 from thatch.delivery.losses import GAPS_MAX, LossLog
+from thatch.delivery.neighbour import encoded_entries
 from thatch.delivery.stream import Limits, Stream
 from thatch.node.store import Store
+from thatch.protocol.codec import encode
 from thatch.protocol.kinds import Peer
 from thatch.protocol.messages import Publish
-from thatch.protocol.wire import Gap, Lost, Notice, decoded_gap, is_gap
+from thatch.protocol.wire import Gap, Lost, Notice, decoded_gap, encoded_forward, is_gap
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import Program
 from thatch.sim.node_network import NodeNetwork, NodeObserver
@@ -259,3 +261,9 @@ def test_a_client_of_an_older_version_gets_a_notice() -> None:
     notice = msgspec.msgpack.decode(queue._encoded(5, gap, end), type=Notice)
     assert (notice.id, notice.count) == ("k", 7) and "by B8 for B9" in notice.reason
     assert queue.stream.peer == durable_queue("c1@k")
+
+
+def test_a_neighbour_that_cannot_skip_a_gap_is_not_told_of_it() -> None:
+    event, gap = encode(Publish("ann:1", {"x": 1})), encode(Gap(7, 3, 1.0, 2.0, "B1", "B2"))
+    assert encoded_entries((7, 8), (gap, event), Peer(False)) == [encoded_forward(8, event)]
+    assert encoded_entries((7, 8), (gap, event), Peer(True, 4)) == [gap, encoded_forward(8, event)]
