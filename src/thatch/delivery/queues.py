@@ -353,7 +353,7 @@ class Queues:
 
     def _end_if_read(self, queue: Queue) -> None:
         """One that was moved ends here when its client has read all."""
-        if queue.name not in self._moved or queue.stream.on_disk.count:
+        if queue.name not in self._moved or not queue.stream.is_empty:
             return
         reader = queue.reader
         self._end(queue)

@@ -176,12 +176,12 @@ class NodeOracle:
                     continue
                 if self.has_come(keep, publication.event.id):
                     self.guaranteed += 1
-                elif notices := self.notices_of(publication, keep):
-                    min(notices, key=lambda each: each[0].until - each[0].since)[1] -= 1
-                    self.noticed += 1
                 elif (loss := self.loss_of(publication, keep)) is not None:
                     self.excused += 1
                     self._excuse(loss)
+                elif notices := self.notices_of(publication, keep):
+                    min(notices, key=lambda each: each[0].until - each[0].since)[1] -= 1
+                    self.noticed += 1
                 else:
                     raise Failed(
                         f"event {publication.event.id}, published at {publication.at:g} at {publication.home} and "

@@ -67,15 +67,17 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
             now += rng.choice((0.2, 1.0, 2.5))
         now = max([now, *(step.at for step in made)]) + 1.0
         made.append(Step(now, "rest", (event(rng),)))
-    moves = _moves(random.Random(seed * 31 + 9), brokers, links, publishers, now + 1.0)
+    limits = random.Random(seed * 31 + 13)
+    kept_bytes, kept_seconds = limits.choice(KEPT_BYTES), limits.choice(KEPT_SECONDS)
+    is_limited = kept_bytes < KEPT_BYTES[0] or kept_seconds < KEPT_SECONDS[0]
+    # What a limit costs plain subscriptions nobody says.
+    moves = [] if is_limited else _moves(random.Random(seed * 31 + 9), brokers, links, publishers, now + 1.0)
     now = max([now, *(step.at for step in moves)])
     made += moves
     lived = [*homes.values(), *(step.args[1] for step in moves if step.kind in ("live", "move"))]
     made += _lost_for_good(random.Random(seed * 31 + 8), links, lived, publishers, now)
     made += _steps_of_clocks(seed, brokers, now)
-    limits = random.Random(seed * 31 + 13)
-    kept_bytes, kept_seconds = limits.choice(KEPT_BYTES), limits.choice(KEPT_SECONDS)
-    if kept_bytes < KEPT_BYTES[0] or kept_seconds < KEPT_SECONDS[0]:
+    if is_limited:
         made += _flood(limits, brokers, publishers)
     return NodeScript(
         seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
