@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -116,6 +117,13 @@ class NodeOracle:
             return any(at <= notice.until for at in clocks)
         return any(notice.since <= at <= notice.until for at in clocks)
 
+    def _distance(self, publication: Publication, notice: Lost) -> tuple[bool, float]:
+        """How well a notice fits an event: at the very time at which it came to the sender, or held up by a full disk;
+        and then how much time it speaks of."""
+        clocks = publication.clocks.get(notice.sender, ())
+        is_exact = any(notice.since <= at <= notice.until for at in clocks)
+        return not is_exact, notice.until - notice.since
+
     def notices_of(self, publication: Publication, keep: DurableInterest) -> list[list[Any]]:
         """What a program has heard of an event that did not come: notices, and how many more events they speak of."""
         notices = self._notices.get(keep.name, [])
@@ -181,7 +189,8 @@ class NodeOracle:
                     self.excused += 1
                     self._excuse(loss)
                 elif notices := self.notices_of(publication, keep):
-                    min(notices, key=lambda each: each[0].until - each[0].since)[1] -= 1
+                    closest = partial(self._distance, publication)
+                    min(notices, key=lambda each: closest(each[0]))[1] -= 1
                     self.noticed += 1
                 else:
                     raise Failed(
