@@ -84,6 +84,7 @@ MESSAGES: dict[str, m.Message] = {
     "Standing": w.DurableStatus("alerts", "price < 20", "refused", "why"),
     "Kept": w.DurableEvent("alerts", 2**40 + 1, EVENT),
     "Done": w.Ack("alerts", 2**40 + 1),
+    "R": w.Refill("alerts", 2, EVENT),
     "Published": w.Published(3),
     "Notice": w.Notice("alerts", 4, "limit"),
     "Resume": w.Resume("store1", "store2", 2**40),

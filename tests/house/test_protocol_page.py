@@ -36,6 +36,7 @@ TYPES: dict[Any, str] = {
     dict[str, dict[str, int]]: "map of text to map of text to int",
     m.Listing: "map of int to map of text to array of text, float or nil",
     m.Publish: "Publish",
+    m.Publish | w.Gap | None: "Publish, gap or nil",
 }
 
 

@@ -15,8 +15,11 @@ from helpers.raw_peers import run, running, url
 from thatch.client.client import AsyncClient, connect
 from thatch.client.subscription import AsyncSubscription
 from thatch.delivery.queues import Queue
+from thatch.errors import CallerError, Unavailable
 from thatch.node.config import Listen
 from thatch.node.server import Node
+from thatch.protocol.codec import encode
+from thatch.protocol.messages import OPERATOR, Attached, Publish
 
 
 class Pair:
@@ -81,40 +84,72 @@ def scenario_of(folder: Path, scenario: Any) -> None:
     run(play(), 40)
 
 
-def test_a_client_that_is_away_reads_what_is_left_and_follows(tmp_path: Path) -> None:
-    """The broker restarts in between. What it keeps comes first, in order, then what the other one has kept."""
+def test_all_that_is_kept_moves_and_a_client_that_was_away_follows(tmp_path: Path) -> None:
+    """What the first broker kept comes first, in order, then what the other one has kept since."""
 
     async def scenario(pair: Pair) -> None:
         client, _ = await ann(pair.one)
         await client.close()
+        await pair.publish(300)
+        moving = asyncio.create_task(pair.move())
         await pair.publish()
-        assert (await pair.move())["left"] == 10
-        await pair.publish()
+        assert (await moving)["passed"] >= 300
+        assert [*pair.one.queues] == []
         await pair.restart()
         await pair.publish()
-        assert [queue.stream.on_disk.count for queue in pair.one.queues] == [10]
+        async with await connect(url(pair.one), "ann") as client:  # a program with the old address
+            subscription = await client.subscribe("TRUE", durable="alerts")
+            assert await numbers(subscription, 320) == list(range(1, 321))
+            await pair.publish(5)
+            assert await numbers(subscription, 325) == list(range(321, 326))
+            subscription.done()
         async with await connect(url(pair.one), "ann") as client:
             subscription = await client.subscribe("TRUE", durable="alerts")
-            assert await numbers(subscription, 30) == list(range(1, 31))
-            assert [*pair.one.queues] == [], "it ends here when all has been read"
-            await pair.publish(5)
-            assert await numbers(subscription, 35) == list(range(31, 36))
-            subscription.done()
-        async with await connect(url(pair.one), "ann") as client:  # a program that starts again, with the old address
-            subscription = await client.subscribe("TRUE", durable="alerts")
             await pair.publish(2)
-            assert await numbers(subscription, 37) == [36, 37], "what was acknowledged there is gone there"
-            await client.replace(subscription, "number > 38")
+            assert await numbers(subscription, 327) == [326, 327], "what was acknowledged there is gone there"
+            await client.replace(subscription, "number > 328")
             await pair.publish(2)
-            assert await numbers(subscription, 39) == [39]
+            assert await numbers(subscription, 329) == [329]
             await client.unsubscribe(subscription)
             assert [*pair.two.queues] == []
 
     scenario_of(tmp_path, scenario)
 
 
+def test_a_move_that_is_broken_off_leaves_what_is_kept_to_the_client_or_to_the_next_try(tmp_path: Path) -> None:
+    async def broken_off(node: Node, queue: Queue, there: AsyncClient) -> int:
+        await (await there.refill(queue.id, 1, encode(Publish("p:1", {"price": 1.0, "number": 1}))))
+        with pytest.raises(CallerError, match="from the first event on"):
+            await (await there.refill(queue.id, 3, None))
+        raise Unavailable("broken off")
+
+    async def scenario(pair: Pair) -> None:
+        client, _ = await ann(pair.one)
+        await client.close()
+        await pair.publish()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("thatch.node.moving._pass_on", broken_off)
+            assert "broken off" in str(await pair.move(status=2))
+        await pair.publish()
+        await pair.restart()
+        await pair.publish()
+        assert [(queue.where, queue.stream.on_disk.count) for queue in pair.one.queues] == [("", 10)]
+        async with await connect(url(pair.one), "ann") as client:
+            subscription = await client.subscribe("TRUE", durable="alerts")
+            assert await numbers(subscription, 5) == [1, 2, 3, 4, 5]
+        assert [queue.where for queue in pair.one.queues] == [""], "nothing is asked for here any more"
+        assert (await pair.move())["passed"] == 6, "the fifth is not acknowledged"
+        assert [*pair.one.queues] == []
+        async with await connect(url(pair.one), "ann") as client:
+            subscription = await client.subscribe("TRUE", durable="alerts")
+            assert await numbers(subscription, 30) == list(range(5, 31))
+
+    scenario_of(tmp_path, scenario)
+
+
 def test_a_client_that_is_connected_reads_on_without_a_gap(tmp_path: Path) -> None:
     async def scenario(pair: Pair) -> None:
+        await pair.restart()  # it counts from a higher number than the other broker
         client, subscription = await ann(pair.one)
         await pair.publish(3)
         publishing = asyncio.create_task(pair.publish(100))
@@ -124,6 +159,11 @@ def test_a_client_that_is_connected_reads_on_without_a_gap(tmp_path: Path) -> No
         assert await numbers(subscription, 103) == list(range(1, 104))
         await pair.publish(1)
         assert await numbers(subscription, 104) == [104]
+        subscription.done()
+        (queue,) = pair.two.queues
+        async with asyncio.timeout(5):
+            while queue.stream.on_disk.count:
+                await asyncio.sleep(0.01)
         await client.close()
 
     scenario_of(tmp_path, scenario)
@@ -140,6 +180,10 @@ def test_what_cannot_be_moved_stays(tmp_path: Path) -> None:
             patch.setattr("thatch.node.moving.ANSWER_SECONDS", 0.5)
             assert "nothing listens there" in str(await pair.move(to=f"ws://127.0.0.1:{free_port()}", status=2))
             patch.setattr(Queue, "is_flushed", False)  # a broker is away
+            assert "stays here: not all brokers have answered a flush" in str(await pair.move(status=2))
+            patch.undo()
+            patch.setattr("thatch.node.moving.ANSWER_SECONDS", 0.5)
+            pair.one.driver.take(Attached("B9", "B8"), OPERATOR)  # a neighbour that never comes: no flush is answered
             assert "stays here: not all brokers have answered a flush" in str(await pair.move(status=2))
         await pair.publish(3)
         assert await numbers(subscription, 6) == [4, 5, 6]

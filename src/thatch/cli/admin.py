@@ -184,8 +184,8 @@ def run_move_queue(options: argparse.Namespace) -> int:
     if options.json:
         print(as_text(answer))
     else:
-        left = f"; its client reads about {counted(answer['left'], 'event')} here first" if answer["left"] else ""
-        print(f"{answer['id']} of {answer['client']} is at {answer['url']} now{left}")
+        kept = counted(answer["passed"], "event")
+        print(f"{answer['id']} of {answer['client']} is at {answer['url']} now, with {kept} that were kept here")
     return OK
 
 

@@ -468,6 +468,19 @@ class AsyncClient:
             self._events.note_sent(1)
         return future
 
+    async def refill(self, id: str, place: int, event: bytes | None) -> asyncio.Future[str]:
+        """What a durable subscription kept at another broker, in order from place 1; None at the end."""
+        self._check()
+        while self._events.is_full:
+            await self._events.wait_for_room()
+            self._check()
+        message = wire.Refill(id, place, None if event is None else wire.around(event))
+        future = self._events.add(message.name, encode(message), None)
+        if self._is_synced.is_set():
+            self._outbox.say_encoded(encode(message))
+            self._events.note_sent(1)
+        return future
+
     # --- What comes --------------------------------------------------------------------------------------------------
 
     def _take(self, message: Message) -> None:

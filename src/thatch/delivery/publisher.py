@@ -6,8 +6,10 @@ Publish, Publish … ▶ take_events: routed, and kept if a durable subscription
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from thatch.delivery.driver import DISK_FULL, Driver, Outcome
-from thatch.errors import PeerError
+from thatch.errors import CallerError, PeerError
 from thatch.protocol import wire
 from thatch.protocol.messages import Publish, Refused
 
@@ -35,6 +37,16 @@ class PublisherSession:
         reason = DISK_FULL.format(driver.broker.name)
         refused = [event for event, outcome in zip(events, outcomes, strict=True) if outcome is Outcome.REFUSED]
         return [Refused(0, event.id, reason, code="disk_full") for event in refused]
+
+    def take_refill(self, message: wire.Refill, take: Callable[[wire.Refill, str], None]) -> Refused | None:
+        """What was kept elsewhere counts as an event. Its refusal, if `take` raises."""
+        self._count += 1
+        try:
+            take(message, self.name)
+        except CallerError as error:
+            return Refused(0, message.name, str(error), code=error.code)
+        self._ticket = self._driver.journal.ticket
+        return None
 
     def acknowledgement(self) -> tuple[wire.Published, int] | None:
         """Of the events so far, and the ticket that it waits for; None if there are none since the last one."""

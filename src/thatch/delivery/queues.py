@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -39,6 +40,7 @@ from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 log = logging.getLogger("thatch.node")
 
 LOST_SINCE = KINDS.by_tag["lost"].since  # version
+REFILLED = "~"  # after the name of a durable subscription: no client can have such an id
 CANCELLED_MAX = 10_000  # names of durable subscriptions that clients have ended, of which that is remembered
 
 
@@ -189,6 +191,25 @@ def _limits(row: QueueRow, unacknowledged_bytes_max: int) -> Limits:
     )
 
 
+def refilled(queue: Queue) -> PeerKey:
+    """Under which what comes from another broker is kept until all has come."""
+    return PeerKey(DURABLE_QUEUE, f"{queue.name}{REFILLED}")
+
+
+class Refilling:
+    """What came of the events that a durable subscription kept at another broker, until all has come."""
+
+    def __init__(self, queue: Queue, driver: Driver) -> None:
+        limits = replace(queue.stream.limits, bytes_max=2**62)
+        self.stream, self.place = Stream(refilled(queue), driver.journal, limits, driver.first_number), 0
+        self._driver = driver
+        self.drop()  # of what came before, and was not completed
+
+    def drop(self) -> None:
+        self._driver.retire(self.stream)
+        self._driver.journal.discard(self.stream.peer, 2**63 - 1)
+
+
 class Queues:
     def __init__(
         self,
@@ -204,6 +225,7 @@ class Queues:
         self._driver, self._unacknowledged_bytes_max = driver, unacknowledged_bytes_max
         self._bytes_max, self._seconds_max = bytes_max, seconds_max
         self._queues: dict[str, Queue] = {}
+        self._refills: dict[str, Refilling] = {}  # by name
         self._moved = driver.journal.moved()  # where each is now
         self._cancelled: dict[str, None] = {}  # by clients, since a store that began in the past was started
 
@@ -221,6 +243,8 @@ class Queues:
             queue.connect({client_id(id): where for id, where in records.items()})
             if queue.name in self._moved:
                 queue.end_subscription()
+            if any(self._driver.journal.stored(refilled(queue))):
+                self._driver.journal.discard(refilled(queue), 2**63 - 1)  # the end of it has not come
             if present.since is not None:
                 self._driver.announce_gap(row.peer, "out", present.since, present.at, None)
 
@@ -351,14 +375,49 @@ class Queues:
         queue.end_subscription()
         self._end_if_read(queue)
 
+    def remainder(self, client: str, id: str) -> Queue | None:
+        """What is left here of one that was moved."""
+        name = durable_name(client, id)
+        return self._queues.get(name) if name in self._moved else None
+
+    def end_moved(self, queue: Queue) -> None:
+        """All that was left here is at the other broker, too."""
+        if self._queues.get(queue.name) is queue:
+            reader = queue.reader
+            self._end(queue)
+            if reader is not None:
+                self._send_on(queue.name, queue.id, "", reader)
+
+    def take_refill(self, message: wire.Refill, client: str) -> None:
+        """Of what a broker kept from which a durable subscription was moved here, the next event; or the end of it."""
+        queue = self.get(client, message.id)
+        if self._driver.journal.is_full:
+            raise CallerError("the disk is full: try again when there is room", code="disk_full")
+        refilling = self._refills.get(queue.name)
+        if message.place == 1:
+            refilling = self._refills[queue.name] = Refilling(queue, self._driver)
+        if refilling is None or message.place > refilling.place + 1:
+            raise CallerError(
+                f"what {shown(message.id)} kept elsewhere has to come from the first event on", code="later"
+            )
+        if message.place <= refilling.place:
+            return
+        refilling.place = message.place
+        stamp = self._driver.clock.stamp()
+        if isinstance(message.event, wire.Gap):
+            refilling.stream.append_gap(message.event, stamp)
+            return
+        if message.event is not None:
+            refilling.stream.append(encode(message.event), True, stamp)
+            return
+        del self._refills[queue.name]
+        queue.stream.prepend(refilling.stream, stamp)
+        refilling.drop()
+
     def _end_if_read(self, queue: Queue) -> None:
         """One that was moved ends here when its client has read all."""
-        if queue.name not in self._moved or not queue.stream.is_empty:
-            return
-        reader = queue.reader
-        self._end(queue)
-        if reader is not None:
-            self._send_on(queue.name, queue.id, "", reader)
+        if queue.name in self._moved and queue.stream.is_empty:
+            self.end_moved(queue)
 
     def _send_on(self, name: str, id: str, where: str, reader: Reader) -> None:
         url = self._moved[name]

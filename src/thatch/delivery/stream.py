@@ -286,6 +286,23 @@ class Stream:
             self._read_on()
         return count
 
+    def prepend(self, other: Stream, stamp: Stamp) -> None:
+        """All that is kept for another receiver comes first. What is kept here gets numbers after that."""
+        last, gaps = self.counted, [*other.gaps, *self.gaps]
+        other.copy_from(self, stamp)
+        self.on_disk, self.gaps = OnDisk(), Gaps()
+        for gap in gaps:
+            self.append_gap(gap, stamp)
+        if other.on_disk.count:
+            self.on_disk.add_all(other.on_disk, self.counted)
+            self.counted = self._last = self.counted + other.on_disk.count
+            self._journal.copy(other.peer, self.peer, self.counted)  # on disk twice, before it is there no more
+        self._journal.discard(self.peer, last)
+        self._drop_too_much()
+        if self._send is not None:
+            self._is_behind = True
+            self._read_on()
+
     def acknowledge(self, number: int) -> None:
         """The receiver holds what came up to this number."""
         for memory in (self._memory_sent, self._memory_waiting):

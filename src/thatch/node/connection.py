@@ -197,6 +197,11 @@ class ClientConnection(Connection, ClientEndpoint):
                 for refused in self.publisher.take_events(events):
                     self.send_refusal(refused, close=False)
                 at += len(events)
+            elif type(message) is wire.Refill and self.publisher is not None:
+                refill = self.publisher.take_refill(message, self.node.queues.take_refill)
+                if refill is not None:
+                    self.send_refusal(refill, close=False)
+                at += 1
             else:
                 self._control(message)
                 at += 1

@@ -135,6 +135,7 @@ KINDS = Kinds(
         Kind(w.DurableStatus, (_NODE,)),
         Kind(w.DurableEvent, (_NODE,)),
         Kind(w.Ack, (_CLIENT,)),
+        Kind(w.Refill, (_CLIENT,), 5),
         Kind(w.Published, (_NODE,)),
         Kind(w.Notice, (_NODE,)),
         Kind(w.Resume, (_NEIGHBOUR,)),

@@ -183,7 +183,21 @@ class Returned(NodeMessage, frozen=True, tag="Returned", array_like=True):
     life: str = ""  # that has asked; empty: more follows
 
 
-FromClient = OnTheWire | DurableSubscribe | DurableCancel | Ack
+class Refill(NodeMessage, frozen=True, tag="R", array_like=True):
+    """What a durable subscription of this client kept at another broker, from which it was moved here: event by event,
+    and then none. It comes before all that is kept here. `Published` counts it."""
+
+    id: str
+    place: Number  # 1, 2, … and from 1 again
+    event: Publish | Gap | None = None
+
+    @property
+    def name(self) -> str:
+        """What a refusal calls it."""
+        return f"{self.id} {self.place}"
+
+
+FromClient = OnTheWire | DurableSubscribe | DurableCancel | Ack | Refill
 FromNode = OnTheWire | Event | DurableEvent | DurableStatus | Published | Notice | Lost
 FromNeighbour = OnTheWire | Resume | Forward | Gap | Received | Returned
 
@@ -245,7 +259,7 @@ class Frames:
     def _typed(self, message: Message) -> Message:
         if isinstance(message, Publish):
             return self._codec.typed(message)
-        if isinstance(message, Event | DurableEvent | Forward):
+        if isinstance(message, Event | DurableEvent | Forward | Refill) and isinstance(message.event, Publish):
             return msgspec.structs.replace(message, event=self._codec.typed(message.event))
         return message
 
