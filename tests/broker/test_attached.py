@@ -18,6 +18,7 @@ from thatch.protocol.messages import (
     Reject,
     Send,
     Subscribe,
+    Synced,
 )
 from thatch.protocol.records import LinkRecord
 
@@ -79,3 +80,14 @@ def test_what_came_from_the_lost_one_is_not_said_to_those_in_its_place() -> None
     bench.handle(LinkDown(forget=True), "B2")
     bench.handle(Attached("B3", ""), OPERATOR)
     assert list(bench.broker.outbound("subscriptions", "B3").forwarded()) == ["B7/bob/t"]
+
+
+def test_a_link_that_is_synced_and_has_not_heard_what_the_neighbour_lists_does_not_know_all() -> None:
+    """To forget the lost one then would end what is advertised behind the one in its place, before it says so."""
+    bench = Bench()
+    bench.neighbour("B2")
+    bench.settles("B2")
+    link = bench.broker.links["B2"]
+    assert link.is_synced and link.has_settled and not link.knows_all
+    bench.says("B2", Synced, 1, {}, {})
+    assert link.knows_all

@@ -432,6 +432,11 @@ DEFECTS = [
         "delivery/doors.py", "if name in self._lost:", "if False:",
         ATTACH + "a_lost_broker_that_comes_back_is_refused_until_it_is_forgotten",
     ),
+    Defect(
+        "broker/link.py", "return self.is_synced and self.received_pages.is_whole and self.has_settled",
+        "return self.is_synced and self.has_settled",
+        ATTACHED + "a_link_that_is_synced_and_has_not_heard_what_the_neighbour_lists_does_not_know_all",
+    ),
     # --- A durable subscription moves to another broker ---
     Defect(
         "delivery/stream.py", "self._journal.copy(other.peer, self.peer, self.counted)  # on disk", "pass  # on disk",

@@ -266,6 +266,12 @@ class Link:
         self.settled = max(self.settled, self.sent_total - (self.sent_count - count))
 
     @property
+    def knows_all(self) -> bool:
+        """Whether each side has said all that it has to say, and what was said here has settled. A link that is synced
+        may not have heard yet what the neighbour advertises."""
+        return self.is_synced and self.received_pages.is_whole and self.has_settled
+
+    @property
     def has_settled(self) -> bool:
         """Whether all that was sent has settled."""
         return self.settled >= self.sent_total

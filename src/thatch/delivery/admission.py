@@ -69,7 +69,7 @@ def why_unsettled(driver: Driver, lost: str) -> str:
     has not said all. Empty if it can."""
     for name in driver.attachments.attached_to.get(lost, ()):
         link = driver.broker.links.get(name)
-        if link is not None and not (link.is_synced and link.has_settled and link.received_pages.is_whole):
+        if link is not None and not link.knows_all:
             return f"{name!r}, which is attached instead of {lost!r}, has not settled"
     return ""
 

@@ -189,7 +189,7 @@ class AdminDoor:
             "state": state,
             "dialled": node.dialled_at(name) or None,
             "instead_of": link.stands_for if link is not None else "",
-            "settled": link is not None and link.is_synced and link.has_settled,
+            "settled": link is not None and link.knows_all,
             "expected": node.doors.why_expected(name),
             "durable": link is not None and link.is_durable,
             **counts,
