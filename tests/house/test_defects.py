@@ -20,6 +20,8 @@ PAGES = "tests/broker/test_pages.py::test_"
 ATTACH, ATTACHED = "tests/node/test_attach.py::test_", "tests/broker/test_attached.py::test_"
 CLOCK, GAPS = "tests/delivery/test_clock.py::test_", "tests/delivery/test_gaps.py::test_"
 MOVE = "tests/node/test_move_queue.py::test_"
+FLUSH, STREAM = "tests/broker/test_flushing.py::test_", "tests/delivery/test_stream.py::test_"
+ORDER = "tests/sim/test_node_order.py::test_"
 DEFECTS = [
     # --- Limits, and time ---
     Defect(
@@ -336,7 +338,7 @@ DEFECTS = [
         ROLLBACK + "returned_interest_does_not_revive_what_a_client_has_ended_since",
     ),
     Defect(
-        "delivery/neighbour.py", "received = max(received, each.number)", "received = each.number",
+        "delivery/neighbour.py", "max(each.number for each in messages)", "messages[-1].number",
         "tests/node/test_node_numbers.py::test_falling_numbers_in_a_frame_do_not_take_back_what_was_acknowledged",
     ),
     # --- Resynchronisation in pages ---
@@ -456,6 +458,62 @@ DEFECTS = [
     ),
     Defect(
         "node/moving.py", "    queue.flush()", "    pass", MOVE + "what_cannot_be_moved_stays",
+    # --- Order: flushes, and disks that are full ---
+    Defect(
+        "broker/client_state.py", "if self.version < FLUSHES:  # there is no other answer", "if True:",
+        STATE + "a_flush_waits_for_its_own_answer",
+    ),
+    Defect(
+        "broker/client_state.py", "if home.is_flushing else sends", "if False else sends",
+        STATE + "a_flush_that_meets_a_cut_is_said_again_when_the_broker_knows_what_is_wanted",
+    ),
+    Defect(
+        "broker/flushing.py", "return self.answered < max(self.asked, self.sent) and link.is_synced",
+        "return self.sent < self.asked and link.is_synced", FLUSH + "a_flush_that_a_cut_has_met_is_said_again",
+    ),
+    Defect(
+        "broker/flushing.py", "self.asked = self.sent + 1", "self.asked = max(1, self.sent)",
+        FLUSH + "every_other_neighbour_is_asked_and_waited_for",
+    ),
+    Defect(
+        "broker/flushing.py", "return self.answered < self.sent and session_of(self.seq) == link.session",
+        "return False", FLUSH + "flushes_without_end_cost_one_message_at_a_time",
+    ),
+    Defect(
+        "broker/flushing.py", "if session_of(message.seq) != source.session:", "if False:",
+        FLUSH + "a_flush_that_a_cut_has_met_is_said_again",
+    ),
+    Defect(
+        "broker/flushing.py", "source.hold(message.seq) if source.version < FLUSHES else None", "None",
+        FLUSH + "a_client_of_an_older_version_hears_settled_and_not_too_early",
+    ),
+    Defect(
+        "broker/sessions.py", "self._flushing.forget(name)", "pass",
+        FLUSH + "a_flush_does_not_wait_for_a_neighbour_that_is_forgotten",
+    ),
+    Defect(
+        "delivery/driver.py", "self.stream(effect.link).call_behind(partial(endpoint.send, message))",
+        "endpoint.send(message)", ORDER + "a_flush_is_answered_behind_a_backlog_whatever_settles_meanwhile",
+    ),
+    Defect(
+        "delivery/stream.py", "while self._marks and self._marks[0][0] <= self._cursor:", "while self._marks:",
+        STREAM + "a_call_behind_what_was_appended_waits_until_that_is_sent",
+    ),
+    Defect(
+        "delivery/neighbour.py", "life != self._life or postponed.waits_for(message.event))", "life != self._life)",
+        ORDER + "events_of_one_publisher_stay_in_order_while_a_disk_on_the_way_is_full",
+    ),
+    Defect(
+        "delivery/neighbour.py", "if self._postponed or self._postponed.has_left_out:", "if False:",
+        ORDER + "a_flush_is_answered_behind_events_that_wait_for_a_full_disk",
+    ),
+    Defect(
+        "delivery/neighbour.py", "return self._postponed.has_left_out and not self._postponed", "return False",
+        ORDER + "what_is_too_much_to_wait_for_a_full_disk_comes_again_in_order",
+    ),
+    Defect(
+        "delivery/postponed.py", "self._publishers[publisher] -= 1", "self._publishers[publisher] = 0",
+        "tests/delivery/test_postponed.py::test_what_a_publisher_published_waits_as_long_as_anything_before_it_does",
     ),
 ]  # fmt: skip
 each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=[f"{each.path}: {each.wrong.strip()}" for each in DEFECTS])
