@@ -27,7 +27,7 @@ from thatch.protocol.messages import (
     Synced,
     Unsubscribe,
 )
-from thatch.protocol.records import SubscriptionKey
+from thatch.protocol.records import LinkKey, SubscriptionKey
 from thatch.region.region import Region
 from thatch.space.space import Space
 
@@ -118,12 +118,13 @@ def test_what_a_failing_message_brought_about_comes_before_its_error() -> None:
     broker.handle([LinkUp(1), Hello("B2", 1, SPACE.to_json(), members=("B2",))], "B2", 0.0)
     listing: Listing = {0: {"B2/c/s": ("price = 1", None), "B2/c/t": ("price = 13", None)}}
     messages = [Synced(1 << 32 | 1, 1, listing), Subscribe(1 << 32 | 2, "B2/c/u", "price = 2")]
-    (persist, error), (after, *_) = broker.handle(messages, "B2", 0.0)
+    (persist, *_, error), (after, *_) = broker.handle(messages, "B2", 0.0)
     assert isinstance(persist, Persist) and [record.key for record in persist.records] == [
-        SubscriptionKey(neighbour("B2"), "B2/c/s")
+        LinkKey(neighbour("B2")),
+        SubscriptionKey(neighbour("B2"), "B2/c/s"),
     ]
     assert isinstance(error, ZeroDivisionError)
-    assert isinstance(after, Persist) and (persist.number, after.number) == (2, 3)  # 1: the link
+    assert isinstance(after, Persist) and (persist.number, after.number) == (1, 2)
     with pytest.raises(ZeroDivisionError):
         broker.handle(Subscribe(1 << 32 | 3, "B2/c/v", "price = 13"), "B2", 0.0)
 

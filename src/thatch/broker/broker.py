@@ -192,7 +192,8 @@ class Broker:
             handler = self._handlers.get(type(message))
             if handler is None:
                 raise _untaken(message)
-            handler(message, link)
+            if numbered is None or self._sessions.admit(link):
+                handler(message, link)
         except (PeerError, CallerError) as error:
             self._blame(message, link, error)
         self._intake.send_updates()

@@ -50,7 +50,8 @@ class Forwarding:
             link.outbound.subscriptions.replace_preserved(int(AT_ONCE), is_idle=False)
 
     def brokers(self) -> Iterable[Link]:
-        return (link for link in self.links.values() if not link.is_client)
+        """The neighbours, also those that are away; without those that have not begun to compare what they hold."""
+        return (link for link in self.links.values() if not link.is_client and not link.is_new)
 
     def put(
         self,
@@ -268,10 +269,12 @@ class Forwarding:
         return dict.fromkeys(each.link for each in self.received.advertisements.meeting(entry.region))
 
     def add_link(self, link: Link) -> None:
-        """A neighbour that was not there before is offered all there is."""
+        """A link that was not there before. What a neighbour is offered it is when it is admitted."""
         self.links[link.name] = link
-        if link.is_client:
-            return
+
+    def admit(self, link: Link) -> None:
+        """A neighbour that was not there before is offered all there is."""
+        link.admit()
         for entry in self.received.advertisements:
             self._offer_advertisement(entry.id)
         for entry in self.received.subscriptions:
@@ -303,7 +306,7 @@ class Forwarding:
         for link in self.brokers():
             link.end_agreement()
         self.received.move(space, regions)
-        for link in self.brokers():
+        for link in (each for each in self.links.values() if not each.is_client):
             for table in link.outbound:
                 table.move(space, regions)
         for id in dict.fromkeys(entry.id for entry in self.received.subscriptions):

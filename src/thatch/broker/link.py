@@ -107,6 +107,10 @@ class Link:
         self.version = VERSION_MIN  # of the protocol: what both sides speak
         self.members: tuple[str, ...] = ()  # brokers behind it
         self.members_version = VERSION_MIN  # what all of them speak, as far as is known
+        # A new neighbour has compared nothing yet: nothing is offered to it, it has no record, and it counts for
+        # settling only while it is connected. A bare one has never told what it wants: nothing can be kept for it.
+        self.is_new = self.is_bare = not self.is_client
+        self.cycle = ""  # why it stays down: it would close a cycle
         self.stands_for = ""  # the lost neighbour in whose place it has come
         # Whether a durable subscription lives behind it: its events must survive crashes.
         self.is_durable = peer.kind == DURABLE_QUEUE
@@ -151,16 +155,35 @@ class Link:
         self.sent_pages, self.received_pages = None, ReceivedPages()
         self.peer_session = self.last_seq_received = 0
         self.waiting.clear()
+        if self.is_new:
+            self.mark_unsent()
 
     def disconnect(self) -> None:
         """The link is down: the session has ended."""
         self._step(LinkInput.LINK_DOWN, LinkAction.END)
-        self.waiting.clear()
+        self._end_session()
 
     def hang_up(self) -> None:
         """The peer broke a rule: the session ends from here."""
         self._step(LinkInput.FAULT, LinkAction.HANG_UP)
+        self._end_session()
+
+    def _end_session(self) -> None:
         self.waiting.clear()
+        if self.is_new:  # nobody waits for it any longer
+            self.settled, self._has_unsent = self.sent_total, False
+
+    def admit(self) -> None:
+        """It begins to compare what it holds: from now on it is a neighbour, whether it is there or away."""
+        self.is_new = False
+
+    def note_interest(self) -> None:
+        """Something has come over it that events follow."""
+        self.is_bare = False
+
+    def refuse_for_cycle(self, reason: str) -> None:
+        """It stays down until an operator decides."""
+        self.cycle = reason
 
     def note_greeting(self, hello: Hello) -> None:
         """The peer is greeted so."""
@@ -180,7 +203,7 @@ class Link:
         our space. Both sides speak this `version`."""
         self._step(LinkInput.HELLO, LinkAction.MEET)
         self.peer_session, self.last_seq_received = session, seq_of(session, 0)
-        self.agrees, self.behind, self.version = agrees, behind, version
+        self.agrees, self.behind, self.version, self.cycle = agrees, behind, version, ""
         for table in self.outbound:
             table.set_limits(LIMITS[version])
 

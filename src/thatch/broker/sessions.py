@@ -3,6 +3,8 @@ be taken is checked here. A broker on both sides of a link closes a cycle: the y
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from thatch.broker.flushing import Flushing
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.growth import Growth
@@ -50,8 +52,9 @@ class Sessions:
         if message.session <= last:
             raise CallerError(f"the session numbers of link {name!r} must rise: {message.session} came after {last}")
         if link is None:
-            link = self.add_link(peer)
-            self._record(link)
+            link = self._new_link(peer)
+            if link.is_client:
+                self._record(link)
         link.connect(message.session, message.key)
         self._greet(link)
         if link.is_client and link.is_durable:
@@ -67,7 +70,7 @@ class Sessions:
         if message.session < link.peer_session:  # from before a cut
             return
         space, announced = self._checked(message, link)
-        if not link.is_client and self._closes_cycle(message, link):
+        if not link.is_client and self._closes_cycle(message.members, link):
             return
         if link.action(LinkInput.HELLO) is LinkAction.MEET:
             agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
@@ -76,10 +79,22 @@ class Sessions:
             if announced.hashes or not link.is_client:
                 self._resync.send_digest(link)
         if not link.is_client:
-            if link.set_durable(message.durable):
+            if link.set_durable(message.durable) and not link.is_new:
                 self._record(link)
             link.set_members(message.members, message.members_version)
             self._announce()
+
+    def admit(self, name: str) -> bool:
+        """A peer says something that is numbered: a neighbour that was not there before is one from now on. Whether it
+        is handled: meanwhile another link may lead to the same brokers."""
+        link = self._links[name]
+        if not link.is_new:
+            return True
+        if self._closes_cycle(link.members, link):
+            return False
+        self._admit(link)
+        self._announce()
+        return True
 
     def attach(self, message: Attached, link: str) -> None:
         """A neighbour comes in the place of one that is lost. The brokers behind the lost one may come by other links,
@@ -87,8 +102,10 @@ class Sessions:
         until it is forgotten, for those that have not come."""
         newcomer = self._links.get(message.link)
         if newcomer is None:
-            newcomer = self.add_link(PeerKey(NEIGHBOUR, message.link))
-            self._record(newcomer)
+            newcomer = self._new_link(PeerKey(NEIGHBOUR, message.link))
+        if newcomer.is_new:
+            self._admit(newcomer)
+            newcomer.note_interest()  # it takes over what is kept for the lost one
         if newcomer.is_client:
             raise CallerError(f"{message.link!r} is the name of a client", code="name")
         self._forwarding.stand_for(newcomer, message.instead_of)
@@ -98,11 +115,29 @@ class Sessions:
         self._announce()
 
     def refused(self, message: Refused, name: str) -> None:
-        """A neighbour refuses the link; the driver hears it from the endpoint."""
+        """A neighbour refuses the link; the driver hears it from the endpoint. What it knows of a cycle is as good as
+        what is known here."""
+        link = self._links[name]
+        if not link.is_client and message.code == "cycle":
+            self._give_up(link, message.reason)
 
     # --- What they bring about ----------------------------------------------------------------------------------------
 
     def add_link(self, peer: PeerKey) -> Link:
+        """A peer that a record names."""
+        link = self._new_link(peer)
+        if link.is_new:
+            self._forwarding.admit(link)
+            link.note_interest()  # perhaps, before the restart
+        return link
+
+    def _admit(self, link: Link) -> None:
+        self._forwarding.admit(link)
+        self._record(link)
+        if self._forwarding.settings.routing == "events":  # they come, whatever it wants
+            link.note_interest()
+
+    def _new_link(self, peer: PeerKey) -> Link:
         """A peer that was not there before."""
         policy = self._forwarding.settings.policy_of(peer.name)
         link = Link(peer, self._growth.space, policy, self._name)
@@ -144,27 +179,42 @@ class Sessions:
                 code="routing",
             )
 
-    def _closes_cycle(self, message: Hello, link: Link) -> bool:
-        """A broker on both sides of a link closes a cycle. Of the two links the younger one goes, and is forgotten.
-        Whether that is this one."""
-        for name in message.members:
-            rivals = [each for each in self._forwarding.brokers() if each is not link and name in each.members]
+    def _closes_cycle(self, members: tuple[str, ...], link: Link) -> bool:
+        """A broker on both sides of a link closes a cycle. Of the two links the younger one goes. Whether that is this
+        one. What it takes does not depend on how many subscriptions there are: a refused neighbour tries again."""
+        for name in members:
+            rivals = [each for each in self._others(link) if name in each.members]
             if name != self._name and not rivals:
                 continue
             order = list(self._links)
-            younger = max([link, *rivals], key=lambda each: order.index(each.name))
+            younger = max([link, *rivals], key=lambda each: (each.is_new, order.index(each.name)))
             reached = f"by link {rivals[0].name!r}" if rivals else "here"
             reason = f"broker {name!r} is reached {reached} already: link {younger.name!r} would close a cycle"
             self._handling.reject(younger.name, Refused(0, "", reason, code="cycle"), close=True)
-            younger.hang_up()
-            self._forget(younger.name)
+            self._give_up(younger, reason)
             return younger is link
         return False
 
+    def _give_up(self, link: Link, reason: str) -> None:
+        """A link would close a cycle. It is forgotten if nothing ever came over it; the interest in another one, and
+        what is kept for it, are lost only if an operator says so."""
+        link.hang_up()
+        if link.is_bare:
+            self._forget(link.name)
+        else:
+            link.refuse_for_cycle(reason)
+            self._announce()
+
+    def _others(self, link: Link) -> list[Link]:
+        """The neighbours but one, without those that are refused for a cycle: what is behind them is reached by other
+        links."""
+        return [each for each in self._forwarding.brokers() if each is not link and not each.cycle]
+
     def _forget(self, name: str) -> None:
-        peer = self._links[name].peer
+        link = self._links[name]
         self._intake.forget_link(name)
-        self._handling.record(Drop(LinkKey(peer)))
+        if not link.is_new:
+            self._handling.record(Drop(LinkKey(link.peer)))
         self._settling.forget(name)
         self._flushing.forget(name)
         self._growth.forget_link(name)
@@ -174,17 +224,16 @@ class Sessions:
         """The brokers on this side of a link, also those behind others that are cut and will return."""
         if link.is_client:
             return ()
-        others = [each for each in self._forwarding.brokers() if each is not link]
-        return (self._name, *(name for each in others for name in each.members))
+        return (self._name, *(name for each in self._others(link) for name in each.members))
 
     def _members_version(self, link: Link) -> int:
         """The highest version that all of these speak; of those behind a link that was never met, nothing is known."""
         if link.is_client:
             return 0
-        return min([VERSION_MAX, *(each.members_version for each in self._forwarding.brokers() if each is not link)])
+        return min([VERSION_MAX, *(each.members_version for each in self._others(link))])
 
     def _greet(self, link: Link) -> None:
-        durable = any(each.is_durable for each in self._links.values() if each is not link) and not link.is_client
+        durable = not link.is_client and any(self._durable_but(link))
         hello = Hello(
             self._name,
             link.session,
@@ -201,11 +250,13 @@ class Sessions:
 
     def _announce(self) -> None:
         """Greet the neighbours again to which the greeting says something new."""
-        durable = [link.name for link in self._links.values() if link.is_durable]
-        for link in self._forwarding.brokers():
-            members, is_durable = self._members_except_behind(link), durable not in ([], [link.name])
+        for link in [each for each in self._links.values() if not each.is_client]:
+            members, is_durable = self._members_except_behind(link), any(self._durable_but(link))
             if link.is_up and not link.was_greeted_with(members, is_durable, self._members_version(link)):
                 self._greet(link)
+
+    def _durable_but(self, link: Link) -> Iterator[bool]:
+        return (each.is_durable for each in self._links.values() if each is not link and not each.is_new)
 
     def _partition(self) -> str:
         return "" if self._forwarding.cells is None else self._forwarding.cells.id

@@ -24,8 +24,8 @@ class Settling:
         neighbour in whose place that one has come: two that have lost the same one would wait for it at both ends."""
         source = self._links.get(but)
         others = (but, "" if source is None else source.stands_for)
-        brokers = self._forwarding.brokers()
-        return {each.name: each.sent_total for each in brokers if each.name not in others and not each.has_settled}
+        neighbours = (each for each in self._links.values() if not each.is_client and not each.has_settled)
+        return {each.name: each.sent_total for each in neighbours if each.name not in others}
 
     def answer(self) -> None:
         """Send `Settled` for what has settled by now."""

@@ -124,6 +124,7 @@ class Driver:
         self.first_number = self.history.first_number  # what the numbers of a new stream follow
         self.refused_for_space = 0
         self.refusals, self.refused_by = Refusals(), Refusals()
+        self._said_of_cycles = set[str]()  # neighbours; bounded by those that have links
         self._limits, self._reached = neighbour_limits, reached
         self._loss_logs: dict[str, LossLog] = {}  # by neighbour
         self._inbox: deque[tuple[Message, str]] = deque()
@@ -236,6 +237,19 @@ class Driver:
             self.note_refusal(code_of(effect.refused.code), effect.link, effect.refused.reason)
         if endpoint is not None:
             endpoint.send_refusal(effect.refused, effect.close)
+        self.note_cycle(effect.link)
+
+    def note_cycle(self, name: str) -> None:
+        """A neighbour was refused, or refuses. If its link would close a cycle and cannot just go, the log says so, and
+        says it once."""
+        link = self.broker.links.get(name)
+        if link is not None and link.cycle and name not in self._said_of_cycles:
+            self._said_of_cycles.add(name)
+            log.warning(
+                "neighbour %s stays down, with its subscriptions and what is kept for it, until an operator says "
+                "`thatch admin forget %s`, or attaches it elsewhere: %s",
+                name, name, link.cycle,
+            )  # fmt: skip
 
     def note_refusal(self, code: Code, peer: str, reason: str) -> None:
         """A peer was hung up on. Peers can bring that about as often as they like, so the log has a line a minute."""

@@ -278,8 +278,8 @@ class NeighbourConnection(Connection):
         self.identity: Identity | None = None  # once it was judged
         self.was_met = False  # and can send events
         self.was_refused = False  # by one side or the other, before that
+        self.closes_cycle = False  # why it was
         self._greeting = Greeting(node.doors, dialled)
-        self._is_new_link = False
         if dialled:
             self._connect(dialled)
 
@@ -291,7 +291,7 @@ class NeighbourConnection(Connection):
         if isinstance(other, NeighbourConnection):
             other.close(f"another connection came as {name!r}", wire.CLOSED_FOR_ANOTHER)
             other.ended()
-        self.name, self._is_new_link = name, name not in driver.broker.links
+        self.name = name
         driver.connect(name, self)
         driver.take(driver.next_link_up(), name)
         outgoing = self.outgoing
@@ -326,7 +326,7 @@ class NeighbourConnection(Connection):
         driver.take(hello, name)
         link = driver.broker.links.get(name)
         if link is not None and link.is_met:
-            self._is_new_link, self.was_met = False, True
+            self.was_met = True
             log.info("neighbour %s is connected", name)
             session.resume(resume)
 
@@ -386,6 +386,10 @@ class NeighbourConnection(Connection):
             self.node.driver.note_refused_by(message.code, self.name or "a peer", message.reason)
             if message.code == "history" and self.name:
                 self.node.end_as_old_copy(self.name, message.reason)
+            if message.code == "cycle" and self.name:
+                self.closes_cycle = True
+                self.node.driver.take(message, self.name)
+                self.node.driver.note_cycle(self.name)
         elif self.identity is None:
             self._claims = claimed_name(message) if isinstance(message, Hello) else self._claims
             both = self._greeting.take(message)
@@ -402,6 +406,10 @@ class NeighbourConnection(Connection):
                 self.greeted(message)
             self.node.driver.take(message, self.name)
 
+    def send_refusal(self, refused: Refused, close: bool) -> None:
+        self.closes_cycle |= refused.code == "cycle"
+        super().send_refusal(refused, close)
+
     def _fault(self, error: PeerError | CallerError) -> None:
         self.was_refused |= not self.was_met
         super()._fault(error)
@@ -412,8 +420,10 @@ class NeighbourConnection(Connection):
             self.session.end()
             if self.was_met:
                 log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
-            driver.gone(self.name, self, forget=self._is_new_link)
-            if self._is_new_link:
+            link = driver.broker.links.get(self.name)
+            is_nothing = link is None or link.is_new
+            driver.gone(self.name, self, forget=is_nothing)
+            if is_nothing:
                 driver.drop_idle_stream(self.name)
 
 

@@ -39,7 +39,8 @@ from thatch.space.space import Space
 log = logging.getLogger("thatch.node")
 TICK_SECONDS = 0.5
 DIAL_SECONDS = 0.05  # before a neighbour is dialled again, doubled each time,
-REFUSED_SECONDS = 5.0  # up to this, if it refuses this broker or is refused
+REFUSED_SECONDS = 5.0  # up to this, if it refuses this broker or is refused,
+CYCLE_SECONDS = 120.0  # or to this, if the link would close a cycle
 LASTED_SECONDS = 5.0  # a connection that was not in vain
 STATISTICS_SECONDS = 10.0
 IMAGE_CHANGES = 5_000  # records that an image may be behind by when nobody is in a hurry
@@ -267,9 +268,9 @@ class Node:
         reasons = set[str]()  # why it could not be reached: each is said once
         while url := self.dialled_at(name):
             if name not in self.driver.endpoints and not self.doors.is_lost(name):
-                began, was_refused = time.monotonic(), False
+                began, pause = time.monotonic(), 0.0
                 try:
-                    was_refused = await self._dial_once(name, url.rstrip("/") + "/overlay")
+                    pause = await self._dial_once(name, url.rstrip("/") + "/overlay")
                     reasons.clear()
                 except (OSError, aiohttp.ClientError, TimeoutError) as error:
                     assert self._session is not None
@@ -280,14 +281,13 @@ class Node:
                 except Exception as error:
                     count = self.driver.refusals.note("protocol", name, str(error), self.driver.clock())
                     log.log(logging.ERROR if count else logging.DEBUG, "neighbour %s at %s", name, url, exc_info=True)
-                delay_max = max(timing.retry_seconds_max, REFUSED_SECONDS if was_refused else 0)
-                has_lasted = time.monotonic() - began > LASTED_SECONDS and not was_refused
-                delay = DIAL_SECONDS if has_lasted else min(2 * delay, delay_max)
+                has_lasted = time.monotonic() - began > LASTED_SECONDS and not pause
+                delay = DIAL_SECONDS if has_lasted else min(2 * delay, max(timing.retry_seconds_max, pause))
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
         self._dialled.discard(name)
 
-    async def _dial_once(self, name: str, url: str) -> bool:
-        """Until the connection ends. Whether it ended because one side refused the other."""
+    async def _dial_once(self, name: str, url: str) -> float:
+        """Until the connection ends. If one side refused the other, the longest pause between tries from then on."""
         assert self._session is not None
         wait = aiohttp.ClientWSTimeout(ws_close=1.0)
         async with asyncio.timeout(self.config.timing.dial_seconds_max):
@@ -304,7 +304,7 @@ class Node:
             await self._serve(connection)
         finally:
             await socket.close()
-        return connection.was_refused
+        return CYCLE_SECONDS if connection.closes_cycle else REFUSED_SECONDS if connection.was_refused else 0.0
 
     def client_resumed(self, name: str) -> None:
         """A client is there, and does not go with those that are away."""

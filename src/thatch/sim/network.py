@@ -257,6 +257,11 @@ class Network(Agenda):
         text = f"{self._seed} {wire.session} {end}"
         return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest()
 
+    def forget(self, name: str, neighbour: str) -> None:
+        """An operator has a broker forget a neighbour to which there is no wire."""
+        if self.nodes[name].is_up and neighbour in self.nodes[name].broker.links:
+            self._take(name, LinkDown(forget=True), neighbour)
+
     def crash(self, name: str, keep_store: bool) -> None:
         """The broker is gone with its queue, and without `keep_store` with its disk; its wires are cut."""
         node = self.nodes[name]
@@ -436,8 +441,14 @@ class Network(Agenda):
         else:
             self.hang_ups.append(f"{self.now:g}: {name} hangs up on {effect.link}: {effect.refused.reason}")
         wire = self.wire(name, effect.link)
-        if effect.close and wire is not None:
-            self.cut(wire, forget=effect.link not in self.nodes[name].broker.links)
+        if not effect.close or wire is None:
+            return
+        is_cycle = effect.refused.code == "cycle"
+        if is_cycle and wire.is_up and self.nodes[effect.link].is_up:
+            self._take(effect.link, effect.refused, name)  # the last word before the cut
+        self.cut(wire, forget=effect.link not in self.nodes[name].broker.links and not is_cycle)
+        if is_cycle:
+            self.wires.pop(wire.ends, None)  # nobody dials again before an operator does
 
     def _client_takes(self, name: str, message: Message, broker: str) -> None:
         self._run_sends(name, self.clients[name].handle(message, broker))

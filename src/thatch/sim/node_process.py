@@ -422,7 +422,6 @@ class NeighbourEnd(NodeEnd):
         self.session: NeighbourSession | None = None  # once there is a link
         self.identity: Identity | None = None  # once it was judged
         self._greeting = Greeting(process.doors, dialled)
-        self._is_new_link = False
         if dialled:
             self._connect(dialled)
 
@@ -432,7 +431,7 @@ class NeighbourEnd(NodeEnd):
         if isinstance(other, NeighbourEnd):
             other.close(f"another connection came as {name!r}")
             other.peer_left()
-        self.name, self._is_new_link = name, name not in self.driver.broker.links
+        self.name = name
         self.driver.connect(name, self)
         self.driver.take(self.driver.next_link_up(), name)
         self.session = NeighbourSession(
@@ -459,7 +458,6 @@ class NeighbourEnd(NodeEnd):
         self.driver.take(hello, name)
         link = self.driver.broker.links.get(name)
         if link is not None and link.is_met:
-            self._is_new_link = False
             session.resume(resume)
 
     def _send_first(self, message: Message) -> None:
@@ -507,6 +505,9 @@ class NeighbourEnd(NodeEnd):
         if isinstance(message, Refused):
             if message.code == "history" and self.name:
                 self.process.end_as_old_copy()
+            if message.code == "cycle" and self.name:
+                self.driver.take(message, self.name)
+                self.driver.note_cycle(self.name)
         elif self.identity is None:
             both = self._greeting.take(message)
             if both is not None:
@@ -525,6 +526,8 @@ class NeighbourEnd(NodeEnd):
     def peer_left(self) -> None:
         if self.session is not None and self.driver.endpoints.get(self.name) is self:
             self.session.end()
-            self.driver.gone(self.name, self, forget=self._is_new_link)
-            if self._is_new_link:
+            link = self.driver.broker.links.get(self.name)
+            is_nothing = link is None or link.is_new
+            self.driver.gone(self.name, self, forget=is_nothing)
+            if is_nothing:
                 self.driver.drop_idle_stream(self.name)

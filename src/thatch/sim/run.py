@@ -111,6 +111,7 @@ class Run(Observer):
         self.people = {name: Person(name, home) for name, home in script.homes.items()}
         self.links = list(script.links)  # of the overlay, as it is to be
         self.is_void = self.is_grown = False
+        self.refused_with_interest = 0  # links that an operator had to have forgotten
         self.calm: list[tuple[str, tuple[str, ...]]] = []
         self._departed: dict[int, None] = {}  # wires given up at the end of a move: no fault
         self._build()
@@ -368,9 +369,9 @@ class Run(Observer):
             self.network.join(*link, 0.002, self.script.bandwidth)
 
     def _cycle(self, one: str, other: str) -> None:
-        """Try to close a cycle: it must be refused. Not tried before both know that they are in one overlay."""
+        """Try to close a cycle: it must be refused. Not tried before one of them knows that they are in one overlay."""
         nodes = self.network.nodes
-        if {one, other} <= nodes.keys() and self._reaches(one, other) and self._reaches(other, one):
+        if {one, other} <= nodes.keys() and (self._reaches(one, other) or self._reaches(other, one)):
             self.network.join(one, other, 0.002)
 
     def _reaches(self, one: str, other: str) -> bool:
@@ -403,6 +404,7 @@ class Run(Observer):
             for wire in list(network.wires.values()):
                 wire.lag = 0.0
                 network.heal(wire)
+            self._forget_refused()
             for link in self.links:
                 if network.wire(*link) is None:
                     self._connect(link)
@@ -418,6 +420,15 @@ class Run(Observer):
         self.is_void = False
         for event in events:
             self._publish_calmly(event)
+
+    def _forget_refused(self) -> None:
+        """Operators: a link that would close a cycle, and that cannot just go, is forgotten."""
+        for name, node in self.network.nodes.items():
+            for link in [each for each in node.broker.links.values() if not each.is_client]:
+                ends = {(name, link.name), (link.name, name)}
+                if self.network.wire(name, link.name) is None and not ends & set(self.links):
+                    self.refused_with_interest += 1
+                    self.network.forget(name, link.name)
 
     def _is_whole(self) -> bool:
         links = all(self.network.wire(*link) is not None for link in self.links)
