@@ -16,7 +16,7 @@ COMMITS, ROLLBACK = "tests/node/test_node_commits.py::test_", "tests/node/test_n
 HISTORY = "tests/delivery/test_history.py::test_"
 LINKS, STATE = "tests/broker/test_broker_links.py::test_", "tests/broker/test_client_state.py::test_"
 DIGESTS, DURABLE = "tests/broker/test_digests.py::test_", "tests/broker/test_broker_durable.py::test_"
-PAGES = "tests/broker/test_pages.py::test_"
+PAGES, CYCLES = "tests/broker/test_pages.py::test_", "tests/broker/test_cycles.py::test_"
 ATTACH, ATTACHED = "tests/node/test_attach.py::test_", "tests/broker/test_attached.py::test_"
 CLOCK, GAPS = "tests/delivery/test_clock.py::test_", "tests/delivery/test_gaps.py::test_"
 MOVE = "tests/node/test_move_queue.py::test_"
@@ -382,6 +382,40 @@ DEFECTS = [
     Defect(
         "broker/resync.py", "if pages.note_space(*space):", "if not pages.note_space(*space):",
         PAGES + "a_space_that_grows_between_pages_is_said_before_the_next_one",
+    ),
+    # --- Cycles ---
+    Defect(
+        "broker/sessions.py", "        if link.is_bare:\n", "        if True:\n",
+        CYCLES + "t2_10_a_link_with_interest_stays_down_with_all_that_is_kept_for_it",
+    ),
+    Defect(
+        "broker/sessions.py", "            self._give_up(link, message.reason)", "            pass",
+        CYCLES + "hole_43_a_link_that_the_other_side_refuses_for_a_cycle_counts_for_nothing_and_leaves_no_record",
+    ),
+    Defect(
+        "broker/link.py", "        if self.is_new:  # nobody waits for it any longer\n", "        if False:\n",
+        CYCLES + "a_new_link_counts_for_settling_while_it_is_connected",
+    ),
+    Defect(
+        "broker/link.py", "        if self.is_new:\n            self.mark_unsent()\n", "",
+        CYCLES + "a_new_link_counts_for_settling_while_it_is_connected",
+    ),
+    Defect(
+        "broker/sessions.py", "        if self._closes_cycle(link.members, link):\n            return False\n", "",
+        CYCLES + "a_cycle_that_shows_after_the_greeting_is_found_before_anything_is_compared",
+    ),
+    Defect(
+        "broker/sessions.py", "if each is not link and not each.cycle]", "if each is not link]",
+        CYCLES + "what_lies_behind_a_refused_link_may_come_by_another_one",
+    ),
+    Defect(
+        "broker/sessions.py", "            link = self._new_link(peer)\n            if link.is_client:\n",
+        "            link = self.add_link(peer)\n            if link.is_client:\n",
+        CYCLES + "hole_49_a_try_that_is_refused_scans_nothing_and_writes_nothing",
+    ),
+    Defect(
+        "node/server.py", "return CYCLE_SECONDS if", "return 0.0 if",
+        "tests/node/test_node_cycles.py::test_hole_43_and_49_nobody_waits_for_a_refused_link",
     ),
     # --- Who may come ---
     Defect(

@@ -27,7 +27,7 @@ def refusals(*nodes: Node) -> int:
     return sum(each["cycle"].total for each in both if "cycle" in each)
 
 
-def test_hole_43_and_49_nobody_waits_for_a_refused_link_and_it_is_dialled_less_and_less_often(tmp_path: Path) -> None:
+def test_hole_43_and_49_nobody_waits_for_a_refused_link(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, "B1") as one, running(tmp_path, "B2", neighbours={"B1": overlay(one)}) as two:
             await until(lambda: "B2" in one.driver.broker.links and one.driver.broker.links["B2"].is_synced)

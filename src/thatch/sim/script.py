@@ -157,12 +157,18 @@ def _apart(
         heals.append(now + rng.choice((0.001, 0.05)))
         made += [Step(now, "cut", link), Step(heals[-1], "heal", link)]
         now = heals[-1] + slow * rng.choice((2.5, 4.5, 6.5, 12.5))
-    changed = [ids[0], *(rng.choice(ids) for _ in range(rng.randint(1, 6)))]
-    for number, id in enumerate(changed):
-        when = start + 0.0005 if number < 2 else rng.uniform(start, now)
-        kind = rng.choice(("replace", "replace", "unsubscribe", "subscribe"))
-        what = {"replace": (clause(rng, 0.5),), "subscribe": (clause(rng), None)}.get(kind, ())
-        made.append(Step(when, kind, (client, id, *what)))
+    times = [start + 0.0005, start + 0.0005, *(rng.uniform(start, now) for _ in range(rng.randint(1, 5)))]
+    there = dict.fromkeys(ids)
+    for number, when in enumerate(sorted(times)):
+        id = ids[0] if number == 0 else rng.choice(ids)
+        if id not in there:
+            there[id] = None
+            made.append(Step(when, "subscribe", (client, id, clause(rng), None)))
+        elif rng.random() < 0.7:
+            made.append(Step(when, "replace", (client, id, clause(rng, 0.5))))
+        else:
+            del there[id]
+            made.append(Step(when, "unsubscribe", (client, id)))
     made += [Step(rng.choice(heals) + slow * 12 * rng.random(), "publish", (publisher, event(rng))) for _ in range(16)]
     return [*made, Step(now, "slow", (*link, 0.002))]
 
