@@ -4,6 +4,7 @@ In reading order:
 
     tabular            rows as text
     terminal           colours and progress, which only a terminal gets
+    streams            standard input, output and errors, also where they are closed or full
     arguments          what several commands take: a space, clauses with their places; exit statuses
     clause_help        `thatch help clauses`
     parser             the parser of arguments, with answers to mistakes
@@ -34,6 +35,7 @@ In reading order:
     admin              `thatch admin`
     client_arguments   what the commands take that are clients of a broker
     subscribe          `thatch subscribe`
+    event_lines        events of arguments and of standard input
     publish            `thatch publish`
     demo_earthquakes   a week of earthquakes in one process
     demo_flights       a year of flights, subscriptions to them, and both on Spark

@@ -23,6 +23,10 @@ STDIN = "-"
 THE_CLAUSE = "the clause"  # its place in messages, like `clause 1` and `file:7`
 
 
+class AnsweredError(CallerError):
+    """An error that the answer in JSON, which has been printed, names already."""
+
+
 def add_space(command: argparse.ArgumentParser, required: bool = True) -> None:
     default = "" if required else "; default: as the events have it, if they are Parquet"
     command.add_argument(

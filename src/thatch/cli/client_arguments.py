@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 URL = "ws://127.0.0.1:7878"
 TIMEOUT_SECONDS = 10.0
+WATCH_SECONDS = 0.2  # between looks at the connection
 SHOWN_AFTER = 0.2  # seconds of waiting for a broker until that is said
 
 
@@ -57,7 +58,23 @@ async def connected(options: argparse.Namespace) -> AsyncIterator[AsyncClient]:
     finally:
         waiting.cancel()
     async with client:
-        yield client
+        watch = asyncio.create_task(_watch(client))
+        try:
+            yield client
+        finally:
+            watch.cancel()
+
+
+async def _watch(client: AsyncClient) -> None:
+    """Say when the connection is lost, and when it is there again."""
+    was_connected = True
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        if client.is_connected != was_connected and client.failure is None:
+            was_connected = client.is_connected
+            what = "connected again to" if was_connected else "lost the broker at"
+            ending = "" if was_connected else ": trying again"
+            print(f"thatch: {what} {client.url}{ending}", file=sys.stderr, flush=True)
 
 
 def _show_waiting(url: str) -> None:

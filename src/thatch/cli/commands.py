@@ -7,6 +7,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from thatch import __version__
@@ -28,9 +29,10 @@ from thatch.cli import (
     validate,
     warm,
 )
-from thatch.cli.arguments import BAD_INPUT, FAULT, OK, OLD_COPY, as_text
+from thatch.cli.arguments import BAD_INPUT, FAULT, OK, OLD_COPY, AnsweredError, as_text
 from thatch.cli.clause_help import CLAUSES
 from thatch.cli.parser import Parser, WrongUsage
+from thatch.cli.streams import OutputError, take_streams
 from thatch.cli.terminal import clear_progress, styled
 from thatch.errors import EmptyRegionWarning, OldCopyError, ThatchError, closest, missing_extra, shown
 
@@ -45,6 +47,8 @@ COMMANDS = (
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """`arguments`: None for those of this process, which then does nothing else."""
+    if arguments is None:
+        take_streams()
     given = _meant(list(sys.argv[1:] if arguments is None else arguments))
     if given == HELP_ON_CLAUSES:
         print(CLAUSES, end="")
@@ -75,7 +79,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # the reader went away: `thatch … | head`
             sys.stderr.close()
             return OK
-        said = _sentence(error)
+        said, is_json = _sentence(error), is_json and not isinstance(error, AnsweredError)
         if isinstance(error, OldCopyError):
             return _failed(str(error), is_json, OLD_COPY)
         return _failed(said, is_json) if said is not None else _unexpected(error, is_json)
@@ -131,7 +135,8 @@ def _failed(message: str, is_json: bool, status: int = BAD_INPUT) -> int:
 
 
 def _print_json(message: str) -> None:
-    print(as_text({"error": message}), flush=True)
+    with suppress(OSError, OutputError):  # an output that is closed or full has been said where errors go
+        print(as_text({"error": message}), flush=True)
 
 
 def _show_warning(message: Warning | str, *about: Any, **more: Any) -> None:

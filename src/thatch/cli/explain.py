@@ -104,12 +104,7 @@ def _object(text: str) -> dict[str, Any]:
     if not text.lstrip().startswith(("{", "[")):
         given = "give the object itself, such as '{\"price\": 5}'"
         raise CallerError(f"--event is not an object in JSON: {given}, not {shown(text)}")
-    from thatch.local.documents import key_given_twice
-
     found: dict[str, Any] = read_json(text, "--event")
-    twice = key_given_twice(text)
-    if twice is not None:
-        raise CallerError(f"--event: the key {shown(twice)} is given twice")
     return found
 
 

@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections import deque
+from collections.abc import AsyncIterable, Sequence
 from os.path import isfile
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from thatch.cli.arguments import AnsweredError
 from thatch.cli.client_arguments import add_client, connected, run_client
-from thatch.cli.terminal import is_terminal
-from thatch.errors import CallerError, ThatchError, shown
+from thatch.cli.event_lines import EventLines, GivenEvent, of_arguments, read_event
+from thatch.cli.streams import OutputError
+from thatch.errors import CallerError, ThatchError, Unavailable, shown
 from thatch.region.region import Region
-from thatch.space.json_values import read_json, readable, typed_event
+from thatch.space.json_values import readable, typed_event
+
+if TYPE_CHECKING:
+    from thatch.client.client import AsyncClient
+
+GRACE_SECONDS = 0.3  # after Ctrl-C, for acknowledgements that are on their way
 
 
 def add(commands: Any) -> None:
@@ -34,14 +41,19 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    return run_client(_send_events(options, _objects(options.events)))
+    given = _of_arguments(options.events) if options.events else EventLines(sys.stdin)
+    return run_client(_send_events(options, given))
 
 
-class _Given(NamedTuple):
-    """An event, and where it was given."""
-
-    place: str
-    event: dict[str, Any]
+def _of_arguments(given: list[str]) -> AsyncIterable[GivenEvent]:
+    """All are read now: a mistake in them is said before a broker is looked for."""
+    for text in given:
+        if text.endswith((".csv", ".tsv", ".parquet")):
+            kind = "Parquet" if text.endswith(".parquet") else "CSV"
+            raise CallerError(f"{text} is no event: events are JSON, an object a line; {kind} is not read here")
+        if not text.lstrip().startswith(("{", "[")) and (text.endswith((".json", ".jsonl")) or isfile(text)):
+            raise CallerError(f"{text} is no event: the events of a file are given by `thatch publish < {text}`")
+    return of_arguments([read_event(text, f"event {number}") for number, text in enumerate(given, 1)])
 
 
 class _Sent(NamedTuple):
@@ -50,76 +62,103 @@ class _Sent(NamedTuple):
     outcome: asyncio.Future[str]
 
 
-def _objects(given: list[str]) -> Iterator[_Given]:
-    """The events. Those of arguments are all read now, and of standard input the first: a mistake in them is said
-    before a broker is looked for."""
-    if given:
-        for text in given:
-            if text.endswith((".csv", ".tsv", ".parquet")):
-                kind = "Parquet" if text.endswith(".parquet") else "CSV"
-                raise CallerError(f"{text} is no event: events are JSON, an object a line; {kind} is not read here")
-            if not text.lstrip().startswith(("{", "[")) and (text.endswith((".json", ".jsonl")) or isfile(text)):
-                raise CallerError(f"{text} is no event: the events of a file are given by `thatch publish < {text}`")
-        return iter([_read(text, f"event {number}") for number, text in enumerate(given, 1)])
-    if is_terminal(sys.stdin):
-        print("events, an object in JSON a line; Ctrl-D ends", file=sys.stderr, flush=True)
-    lines = (
-        _read(text.rstrip(b"\r\n"), f"line {number}")
-        for number, text in enumerate(_lines(sys.stdin), 1)
-        if text.strip()
-    )
-    return chain(list(islice(lines, 1)), lines)
+class _Published:
+    """What became of the events so far."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Sent] = deque()
+        self.count = self.count_before = 0  # published; before the first that was refused
+        self.refused: list[tuple[_Sent, Exception]] = []
+        self.unanswered: list[Exception] = []
+        self.unread = ""  # why reading ended early
+
+    def add(self, sent: _Sent) -> None:
+        self.waiting.append(sent)
+        self.collect()
+
+    def collect(self) -> None:
+        """Those that the broker has answered, in order."""
+        while self.waiting and self.waiting[0].outcome.done():
+            sent = self.waiting.popleft()
+            error = sent.outcome.exception()
+            if error is None:
+                self.count += 1
+            elif isinstance(error, CallerError):
+                self.count_before = self.count_before if self.refused else self.count
+                self.refused.append((sent, error))
+            else:
+                self.unanswered.append(error)  # type: ignore[arg-type]
+
+    async def wait(self, seconds: float | None = None) -> None:
+        if self.waiting:
+            await asyncio.wait([each.outcome for each in self.waiting], timeout=seconds)
+            self.collect()
+
+    def interrupted(self) -> str:
+        rest = len(self.waiting) + len(self.unanswered)
+        refused = f", {len(self.refused):,} refused" if self.refused else ""
+        return f"{self.count:,} published{refused}, {rest:,} read and not acknowledged"
 
 
-def _lines(file: Any) -> Iterator[bytes]:
-    """The lines of standard input as bytes: what is not UTF-8 is refused with its line."""
-    for line in getattr(file, "buffer", file):
-        yield line if isinstance(line, bytes) else line.encode()
-
-
-def _read(text: str | bytes, place: str) -> _Given:
-    if isinstance(text, bytes):
-        try:
-            text = text.decode()
-        except UnicodeDecodeError as error:
-            raise CallerError(f"{place}: not UTF-8 text: {error.reason} at byte {error.start + 1}") from None
-    return _Given(place, read_json(text, place))
-
-
-async def _send_events(options: argparse.Namespace, given: Iterator[_Given]) -> None:
-    sent: list[_Sent] = []
-    unread = ""  # why reading ended early
+async def _send_events(options: argparse.Namespace, given: AsyncIterable[GivenEvent]) -> None:
+    so_far = _Published()
     async with connected(options) as client:
         await client.advertise(options.advertise, timeout_seconds=options.timeout)
         try:
-            for place, each in given:
-                try:
-                    event = typed_event(each, client.space, unknown=True)
-                except CallerError as error:
-                    raise CallerError(f"{place}: {error}") from None
-                sent.append(_Sent(place, event, await client.post(event, timeout_seconds=options.timeout)))
-        except CallerError as error:
-            unread = str(error)
-        outcomes = await asyncio.gather(*(each.outcome for each in sent), return_exceptions=True)
+            await _send_all(client, given, so_far, options.timeout)
+            await so_far.wait()
+        except asyncio.CancelledError:
+            await so_far.wait(GRACE_SECONDS)
+            print(so_far.interrupted(), file=sys.stderr, flush=True)
+            raise
         advertised = client.space.where(options.advertise)
     refused = [
-        f"{each.place}: {_reason(outcome, each.event, advertised, options.advertise)}"
-        for each, outcome in zip(sent, outcomes, strict=True)
-        if isinstance(outcome, Exception)
+        f"{sent.place}: {_reason(error, sent.event, advertised, options.advertise)}" for sent, error in so_far.refused
     ]
-    published = len(sent) - len(refused)
-    if options.json:
-        answer = {"published": published, "refused": [*refused, unread] if unread else refused}
-        print(msgspec.json.encode(answer).decode())
-    else:
-        print(f"{published:,} published")
+    problem = _problem(so_far, refused)
+    answer: dict[str, Any] = {"published": so_far.count, "refused": [*refused, *filter(None, [so_far.unread])]}
+    if so_far.unanswered:
+        answer["unacknowledged"] = len(so_far.unanswered)
+    if problem:
+        answer["error"] = problem
+    done = f"{so_far.count:,} published"
+    try:
+        print(msgspec.json.encode(answer).decode() if options.json else done, flush=True)
+    except OutputError as error:
+        raise OutputError(f"{error}; {problem or done}") from None
+    if problem:
+        raise AnsweredError(problem)
+
+
+async def _send_all(
+    client: AsyncClient, given: AsyncIterable[GivenEvent], so_far: _Published, timeout_seconds: float
+) -> None:
+    """Until there are no more, or one cannot be sent."""
+    try:
+        async for place, each in given:
+            try:
+                event = typed_event(each, client.space, unknown=True)
+            except CallerError as error:
+                raise CallerError(f"{place}: {error}") from None
+            so_far.add(_Sent(place, event, await client.post(event, timeout_seconds=timeout_seconds)))
+    except (CallerError, Unavailable) as error:
+        so_far.unread = str(error)
+
+
+def _problem(so_far: _Published, refused: Sequence[str]) -> str:
+    """What went wrong; "" if all was published."""
+    ending = f". It ended there: {so_far.unread}" if so_far.unread else ""
+    if so_far.unanswered:
+        count = len(so_far.unanswered)
+        what = "1 event was" if count == 1 else f"{count:,} events were"
+        ending = f"{what} not acknowledged, and may be published all the same: {so_far.unanswered[0]}{ending}"
     if refused:
-        before = next(at for at, outcome in enumerate(outcomes) if isinstance(outcome, Exception))
         what = "1 event was refused" if len(refused) == 1 else f"{len(refused):,} events were refused; the first"
-        ending = f". It ended there: {unread}" if unread else ""
-        raise CallerError(f"{what}: {refused[0]}; {before:,} published before it{ending}")
-    if unread:
-        raise CallerError(f"{unread}; {published:,} published before it")
+        more = f". {ending}" if so_far.unanswered else ending
+        return f"{what}: {refused[0]}; {so_far.count_before:,} published before it{more}"
+    if so_far.unanswered:
+        return f"{ending}; {so_far.count:,} published"
+    return f"{so_far.unread}; {so_far.count:,} published before it" if so_far.unread else ""
 
 
 def _reason(error: Exception, event: dict[str, Any], advertised: Region, clause: str) -> str:

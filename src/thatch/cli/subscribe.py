@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from thatch.cli.client_arguments import add_client, connected, run_client
 from thatch.cli.parser import whole_number
+from thatch.cli.streams import check_output
 from thatch.errors import CallerError
 from thatch.where.reasons import why_empty
 
@@ -20,7 +21,8 @@ def add(commands: Any) -> None:
     command = commands.add_parser(
         "subscribe",
         help="print the events that match a clause, as they come",
-        description="Subscribe at a broker and print each event as a line of JSON.",
+        description="Subscribe at a broker and print each event as a line of JSON. With --durable, the broker keeps an "
+        "event until this command has written it: then it is acknowledged.",
         epilog="example: thatch subscribe 'price < 20' --durable alerts --name ann",
     )
     command.add_argument("clause", metavar="CLAUSE", help="which events")
@@ -36,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
         raise CallerError("--durable needs --name: the events are kept for the client of this name")
     if options.count is not None and options.count < 1:
         raise CallerError(f"--count is at least 1, not {options.count}")
+    check_output()
     return run_client(_print_events(options))
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from thatch.errors import CallerError, shown, toml_problem
-from thatch.space.structs import json_problem
+from thatch.space.structs import GivenTwice, json_problem, unique
 
 BYTES_MAX = 256 * 2**20  # of a document, which is held in memory
 DEPTH_MAX = 32
@@ -356,40 +356,11 @@ def _json(text: str, path: str) -> list[Any]:
     import json
 
     try:
-        return [json.loads(text, object_pairs_hook=_unique, parse_int=Plain, parse_float=Plain, parse_constant=Plain)]
-    except _GivenTwice as twice:
+        return [json.loads(text, object_pairs_hook=unique, parse_int=Plain, parse_float=Plain, parse_constant=Plain)]
+    except GivenTwice as twice:
         raise CallerError(f"{path}: the key {shown(twice.args[0])} is given twice") from None
     except json.JSONDecodeError:
         raise CallerError(f"{path}: is not JSON: {json_problem(text)}") from None
-
-
-class _GivenTwice(Exception):
-    """A key that an object in JSON has twice."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen = set[str]()
-        raise _GivenTwice(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
-    return found
-
-
-def key_given_twice(text: str | bytes) -> str | None:
-    """A key that some object in JSON has twice; None if there is none, or the text is not JSON.
-
-    >>> key_given_twice('{"a": 1, "b": {"c": 1, "c": 2}}')
-    'c'
-    """
-    import json
-
-    try:
-        json.loads(text, object_pairs_hook=_unique, parse_int=Plain)
-    except _GivenTwice as twice:
-        return str(twice.args[0])
-    except (ValueError, RecursionError):
-        return None
-    return None
 
 
 def as_text(value: Any) -> str | None:

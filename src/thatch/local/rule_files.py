@@ -33,7 +33,6 @@ from thatch.local.documents import (
     as_text,
     document_rules,
     is_rule,
-    key_given_twice,
     key_of,
     value_of,
 )
@@ -51,7 +50,7 @@ from thatch.local.files import (
 )
 from thatch.local.json_lines import JsonEvents, rows_of_line
 from thatch.space.space import Space
-from thatch.space.structs import json_problem
+from thatch.space.structs import json_problem, key_given_twice
 
 STDIN = "-"
 DOCUMENTS = ("yaml", "toml", "json")

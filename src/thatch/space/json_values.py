@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from thatch.errors import CallerError, EventError
+from thatch.errors import CallerError, EventError, shown
 from thatch.space.attribute import Attribute
 from thatch.space.axis import BoolAxis, DateAxis, TimestampAxis, TimestampNtzAxis
 from thatch.space.decimals import DecimalAxis
 from thatch.space.floating import FloatingAxis
 from thatch.space.space import Space
-from thatch.space.structs import json_problem
+from thatch.space.structs import json_problem, key_given_twice
 
 TIMES = (DateAxis, TimestampAxis, TimestampNtzAxis)
 WRITTEN = (*TIMES, DecimalAxis, FloatingAxis)  # as text
@@ -25,10 +25,17 @@ def read_json(text: str | bytes, what: str, kind: Any = dict[str, Any]) -> Any:
     """JSON of a kind, an object by default. Numbers are read as decimals first: a decimal attribute is never
     rounded."""
     try:
-        return msgspec.json.Decoder(kind, float_hook=Decimal).decode(text)
+        found = msgspec.json.Decoder(kind, float_hook=Decimal).decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         name = "an object" if kind == dict[str, Any] else "what is expected"
         raise CallerError(f"{what} is not {name} in JSON: {json_problem(text, kind)}") from None
+    colons = text.count(b":") if isinstance(text, bytes) else text.count(":")
+    objects = found if isinstance(found, list) else [found]
+    if colons != sum(len(each) for each in objects if isinstance(each, dict)):  # else none is given twice
+        twice = key_given_twice(text)
+        if twice is not None:
+            raise CallerError(f"{what}: the key {shown(twice)} is given twice")
+    return found
 
 
 def typed_event(given: Mapping[str, Any], space: Space, unknown: bool = False) -> dict[str, Any]:

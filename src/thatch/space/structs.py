@@ -79,6 +79,34 @@ def json_problem(text: str | bytes, kind: Any = Any) -> str:
     return next(_problems(value, inspect.type_info(kind), ""), "it has numbers or texts that JSON does not have")
 
 
+class GivenTwice(Exception):
+    """A key that an object in JSON has twice."""
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these, for Python's parser of JSON, which would take the last of two."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = set[str]()
+        raise GivenTwice(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    return found
+
+
+def key_given_twice(text: str | bytes) -> str | None:
+    """A key that some object in JSON has twice; None if there is none, or the text is not JSON.
+
+    >>> key_given_twice('{"a": 1, "b": {"c": 1, "c": 2}}')
+    'c'
+    """
+    try:
+        json.loads(text, object_pairs_hook=unique, parse_int=str)  # a long number is not read
+    except GivenTwice as twice:
+        return str(twice.args[0])
+    except (ValueError, RecursionError):
+        return None
+    return None
+
+
 class _NotJsonError(Exception):
     """NaN or Infinity, which Python reads."""
 
