@@ -14,7 +14,7 @@ import msgspec
 
 from thatch.cli.tabular import marked
 from thatch.cli.terminal import clear_progress, is_terminal, show_progress
-from thatch.errors import CallerError, ClauseError, SpaceError, shown
+from thatch.errors import CallerError, ClauseError, SpaceError, shown, what_is_no_file
 from thatch.region.region import Region
 from thatch.space.space import Space
 
@@ -77,7 +77,7 @@ def add_json(command: argparse.ArgumentParser) -> None:
 def space_of(text: str, time_zone: str | None) -> Space:
     """A space written out, or in a file; JSON if it looks like it."""
     file = None
-    if os.path.isfile(text):  # of a text that no file can be called, False
+    if _is_file(text):
         file, text = text, _content(text)
     elif os.path.isdir(text):
         raise CallerError(f"--space: {text} is a folder: give a file in it, or a space like 'price double'")
@@ -85,6 +85,11 @@ def space_of(text: str, time_zone: str | None) -> Space:
         raise CallerError(
             f"--space {text!r} is neither a space like 'price double' nor a file that exists; a space stands in quotes"
         )
+    return _parsed(text, time_zone, file)
+
+
+def _parsed(text: str, time_zone: str | None, file: str | None) -> Space:
+    """`file`: where the text stood, if it did in one."""
     if text.lstrip().startswith("{") and time_zone is not None:
         raise CallerError("a space in JSON has its own time zone: leave out --time-zone")
     try:
@@ -100,12 +105,18 @@ def space_of(text: str, time_zone: str | None) -> Space:
 
 def space_text(text: str) -> str:
     """A space written out, or what its file holds; checked if it is a file."""
-    if not os.path.isfile(text):
+    if not _is_file(text):
         if os.path.isdir(text) or (text and " " not in text.strip() and not text.startswith("{")):
             space_of(text, None)  # refuses it
         return text
-    space_of(text, None)
-    return _content(text)
+    content = _content(text)
+    _parsed(content, None, text)
+    return content
+
+
+def _is_file(text: str) -> bool:
+    """Whether it is the path of a file, or of a pipe such as `<(…)` makes; False of what no file can be called."""
+    return os.path.isfile(text) or what_is_no_file(text) == "a named pipe"
 
 
 def _content(file: str) -> str:

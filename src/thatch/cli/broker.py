@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from thatch.cli.arguments import OK, space_text
-from thatch.errors import ConfigError
+from thatch.errors import ConfigError, suggestion
 
 
 def add(commands: Any) -> None:
@@ -69,6 +70,10 @@ def run(options: argparse.Namespace) -> int:
         hint = "" if name.endswith(".toml") else f"; a name is given as --name {name}"
         raise ConfigError(f"{name}: no such file{hint}")
     config = read(options.config, flags, fills_in=options.print_config)
+    for name in config.links:
+        if name not in config.neighbours and name not in config.accept:  # an operator may accept it later
+            meant = suggestion(name, [*config.neighbours, *config.accept])
+            print(f"thatch: [links.{name}]: the settings name no neighbour {name!r}{meant}", file=sys.stderr)
     if options.print_config:
         missing = missing_keys(options.config, flags)
         if options.json:

@@ -137,6 +137,11 @@ def _contained(document: Any, path: str) -> Any:
         return inner[named[0]]
     if all(isinstance(value, str) or is_rule(value) for value in document.values()):
         return document
+    if all(
+        isinstance(value, str | list) and not (isinstance(value, list) and _holds_rules(value))
+        for value in document.values()
+    ):
+        return document  # its lists are no rules, and are refused by their ids
     listed = ", ".join(map(repr, [*named, *others, *_clauses_among(document, inner)][:8]))
     raise CallerError(
         f"{path}: rules are a list, or a mapping of ids to rules, at the top or under one key such as `rules`; here "

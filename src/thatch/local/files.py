@@ -63,7 +63,8 @@ def one_kind(paths: Sequence[str], format: Format) -> str:
     """The kind of all these; an error if they are of several, or do not tell."""
     found = [kind_of(path) for path in paths]
     for path, kind in zip(paths, found, strict=True):
-        if kind is None and glob.has_magic(path) and not os.path.exists(path) and not glob.glob(path):
+        is_elsewhere = has_scheme(path) or (format.kind is not None and not glob.has_magic(path))  # Spark may have it
+        if kind is None and not (os.path.exists(path) or is_elsewhere or glob.glob(path)):
             raise CallerError(no_such_file(path))
     kinds = {format.kind or kind for kind in found}
     if None in kinds or len(kinds) > 1:

@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from thatch.errors import CallerError
+from thatch.errors import CallerError, shown
 from thatch.local.events import EventSource
 from thatch.local.subscriptions import SubscriptionRows
 from thatch.space.event_columns import event_columns, holds_in_memory
@@ -36,8 +36,12 @@ def checked_space(
     space: Space | None, events: EventSource | None, rows: SubscriptionRows, time_zone: str, on_error: str
 ) -> Space:
     """The space, after a look at whether the events have its attributes; nothing is read yet."""
-    if space is not None and not isinstance(space, Space):
-        raise CallerError(f"space is a Space, not {type(space).__name__}: give a table of events as events=")
+    given: object = space
+    if space is not None and not isinstance(given, Space):
+        meant = "give a table of events as events="
+        if isinstance(given, str):
+            meant = f"write space=Space.parse({shown(given)})"
+        raise CallerError(f"space is a Space, not {type(space).__name__}: {meant}")
     if space is None:
         if events is None:
             raise CallerError(

@@ -19,6 +19,7 @@ from thatch.local.events import BLOCK, ROWS, EventBatch, EventSource
 from thatch.local.files import read_problem
 from thatch.local.text_values import arrow_type, values_of
 from thatch.space.space import Space
+from thatch.space.structs import json_problem
 
 
 class JsonEvents(EventSource):
@@ -29,16 +30,17 @@ class JsonEvents(EventSource):
     def __init__(self, files: Sequence[str]) -> None:
         self.files = files
         kinds: dict[str, pa.DataType] = {}
-        is_empty = True
+        is_empty, unread = True, ""
         for path in files:
-            for rows, _ in _chunks(path):
-                is_empty = False
+            for rows, malformed in _chunks(path):
+                is_empty, unread = False, unread or (malformed or [""])[0]
                 for name in {name: None for row in rows for name in row}:
                     kind = _kind([_plain(row.get(name)) for row in rows])
                     kinds[name] = kind if name not in kinds else _united(kinds[name], kind)
         if not kinds:
             lines = "an object a line belongs here (where records span lines, --multiline is needed)"
-            what = "it is empty" if is_empty else f"has no columns: {lines}"
+            why = f"; the first record: {json_problem(unread, dict[str, Any])}" if unread else ""
+            what = "it is empty" if is_empty else f"has no columns: {lines}{why}"
             raise CallerError(f"{', '.join(files)}: {what}")
         # As Spark does: a column without any value is text, and columns are in the order of their names.
         self.schema = pa.schema([(name, _certain(kinds[name])) for name in sorted(kinds)])

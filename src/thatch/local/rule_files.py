@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thatch.errors import BadRows, CallerError, closest, shown
+from thatch.errors import BadRows, CallerError, check_regular, closest, shown, what_is_no_file
 from thatch.local.csv_events import CsvEvents, fields_in, width_problem
 from thatch.local.documents import (
     BOUND,
@@ -103,11 +103,13 @@ def read_rules(path: Any, *, delimiter: str = ",") -> pa.Table:
 def rules_in(path: str, format: Format) -> RuleTable:
     """The rules that a file, a folder, a glob or `-` (standard input) names."""
     if path == STDIN:
-        return _of_lines("stdin", sys.stdin)
+        return _of_lines("stdin", _decoded_lines(sys.stdin))
     kind = rule_kind(path, format)
     if kind == "text":
-        if not os.path.isfile(path):
+        if not os.path.exists(path):
             raise CallerError(no_such_file(path))
+        if what_is_no_file(path) != "a named pipe":  # which is read once, as a file is
+            check_regular(path)
         with open(path, encoding="utf-8") as file:
             return _of_lines(path, file)
     files = files_in([path])
@@ -142,6 +144,12 @@ def _is_one_file(path: str) -> bool:
 # Text
 
 
+def _decoded_lines(file: Any) -> Iterator[str]:
+    """Lines of standard input, which Python may read as if every byte were a character."""
+    for number, line in enumerate(getattr(file, "buffer", file)):
+        yield decoded(line, "stdin", number) if isinstance(line, bytes) else line
+
+
 def _of_lines(name: str, file: Any) -> RuleTable:
     ids, clauses = [], []
     try:
@@ -153,7 +161,7 @@ def _of_lines(name: str, file: Any) -> RuleTable:
                 ids.append(f"{name}:{number}")
                 clauses.append(line.rstrip("\r\n"))
     except UnicodeDecodeError:
-        if name != "stdin":
+        if name != "stdin" and os.path.isfile(name):
             with open(name, "rb") as whole:
                 decoded(whole.read(), name)
         raise CallerError(f"{name}: not UTF-8 text") from None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import socket
 import tomllib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,13 +17,14 @@ import msgspec
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
 from thatch.broker.policy import ClientLimits
-from thatch.errors import CallerError, ConfigError, shown, toml_problem
+from thatch.errors import CallerError, ConfigError, check_regular, shown, toml_problem, what_is_no_file
 from thatch.protocol.address import OVERLAY_URL, checked_url
 from thatch.protocol.ids import check_name
 from thatch.space.space import Space
 from thatch.space.structs import struct_of
 
 MB = 2**20
+FILE_BYTES_MAX = 4 * MB  # of settings
 
 
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -247,8 +250,9 @@ def _given(path: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
     """The settings of file and flags, not checked yet but for names of earlier versions."""
     given: dict[str, Any] = {}
     if path is not None:
+        data = _bytes_of(path)
         try:
-            given = tomllib.loads(path.read_text())
+            given = tomllib.loads(data.decode())
         except ValueError as error:  # also bytes that are not UTF-8, and an int of more digits than Python reads
             raise ConfigError(f"{path}: not TOML: {toml_problem(error)}") from None
     for dotted, value in flags.items():
@@ -259,6 +263,27 @@ def _given(path: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
         if isinstance(policy, dict) and policy.get("cover") == "none":  # TOML has no null
             policy["cover"] = None
     return given
+
+
+@cache  # a pipe can be read once, and settings are looked at twice
+def _read_pipe(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # does not wait for somebody to write
+    with os.fdopen(descriptor, "rb") as file:
+        os.set_blocking(descriptor, True)
+        return file.read(FILE_BYTES_MAX + 1)
+
+
+def _bytes_of(path: Path) -> bytes:
+    """What is in a file of settings, or of a pipe."""
+    if what_is_no_file(path) == "a named pipe":
+        data = _read_pipe(path)
+    else:
+        check_regular(path)
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError(f"{path}: larger than {FILE_BYTES_MAX // MB} MB: it is no file of settings")
+    return data
 
 
 # Keys that settings had in earlier versions, and what they are called now. `*` is any name.

@@ -125,6 +125,8 @@ def scan(text: str, zone: ZoneInfo) -> ScannedClause:
             raise at(text, start, rule, "write long alternatives as an IN list", TOO_LARGE)
     pieces.append(text[end:])
     shape = "".join(pieces)
+    if "/*" in shape:  # one that ends is gone
+        raise at(text, text.rfind("/*"), "the comment has no */")
     if shape.count(MARK) != len(literals):
         raise at(text, text.find(MARK), "the clause holds a NUL character outside a string")
     return ScannedClause(shape, literals)
