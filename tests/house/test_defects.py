@@ -287,7 +287,7 @@ DEFECTS = [
         "if not is_behind and not restored:", ROLLBACK + "a_rollback_that_no_neighbour_remembers_is_noticed",
     ),
     Defect(
-        "delivery/history.py", "return message.known not in self or", "return",
+        "delivery/history.py", "return self.lacks(message) or", "return",
         HISTORY + "a_store_is_an_old_copy_if_a_neighbour_knows_more_of_it",
     ),
     Defect(
@@ -492,6 +492,7 @@ DEFECTS = [
     ),
     Defect(
         "node/moving.py", "    queue.flush()", "    pass", MOVE + "what_cannot_be_moved_stays",
+    ),
     # --- Order: flushes, and disks that are full ---
     Defect(
         "broker/client_state.py", "if self.version < FLUSHES:  # there is no other answer", "if True:",

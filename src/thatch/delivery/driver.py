@@ -50,7 +50,7 @@ from thatch.protocol.messages import (
     Tick,
     next_session,
 )
-from thatch.protocol.records import NEIGHBOUR, PeerKey
+from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey
 from thatch.protocol.versions import LIFE
 from thatch.protocol.wire import Gap, Resume
 
@@ -115,7 +115,7 @@ class Driver:
         self.gaps = sorted(journal.gaps(), key=lambda row: row.until)
         self.gaps_dropped = 0  # since the start, to make room for later ones
         self._gap_counts = Counter((each.peer, each.side) for each in self.gaps)
-        self._announced = {(each.peer, each.side, each.since, each.until) for each in self.gaps}
+        self._announced = {(each.peer, each.side, each.since, each.until): each for each in self.gaps}
         self._arrivals = _by_neighbour(journal.received(), lambda peer, rows: Arrivals(peer, journal, rows))
         ordinal = self.history.ordinal
         self._confirmations = _by_neighbour(
@@ -397,14 +397,20 @@ class Driver:
         return found
 
     def announce_gap(self, peer: PeerKey, side: str, since: float, until: float, count: int | None) -> None:
-        """Say, once, that events may be missing: those that were acknowledged in an interval. `side`: "in" for what
-        came from a neighbour, "out" for what was for it or for a durable subscription."""
-        if (peer, side, since, until) in self._announced:
+        """Say, once, that events may be missing: those that were acknowledged in an interval; and how many, once that
+        is known. `side`: "in" for what came from a neighbour, "out" for what was for it or for a durable
+        subscription."""
+        known = self._announced.get((peer, side, since, until))
+        if known is None:
+            row = GapRow(self._place_of_gap(peer, side), peer, side, since, until, count)
+            self.gaps.append(row)
+            self._gap_counts[peer, side] += 1
+        elif known.missing is None and count is not None:
+            row = known._replace(missing=count)
+            self.gaps[self.gaps.index(known)] = row
+        else:
             return
-        self._announced.add((peer, side, since, until))
-        row = GapRow(self._place_of_gap(peer, side), peer, side, since, until, count)
-        self.gaps.append(row)
-        self._gap_counts[peer, side] += 1
+        self._announced[peer, side, since, until] = row
         self.journal.put_gap(row)
         number = "an unknown number" if count is None else f"{count:,}"
         log.warning(
@@ -424,13 +430,29 @@ class Driver:
         self.gaps.remove(oldest)
         self.gaps_dropped += 1
         self._gap_counts[oldest.peer, oldest.side] -= 1
-        self._announced.discard((oldest.peer, oldest.side, oldest.since, oldest.until))
+        del self._announced[oldest.peer, oldest.side, oldest.since, oldest.until]
         return oldest.place
 
     def note_rollback(self, message: Resume) -> None:
         """A neighbour has shown that this store is an old copy."""
         if self.history.present.since is None:
             self.journal.put_life(self.history.note_rollback(message))
+            self.announce_rollback()
+
+    def announce_rollback(self) -> None:
+        """If the present life began in the past, say so at once for each neighbour that has come and each durable
+        subscription: a neighbour may not come before the store goes back again."""
+        present = self.history.present
+        if present.since is None:
+            return
+        met = [PeerKey(NEIGHBOUR, row.name) for row in self.neighbours.values() if row.store]
+        durable = [link.peer for link in self.broker.links.values() if link.peer.kind == DURABLE_QUEUE]
+        for peer, side in (*((each, "in") for each in met), *((each, "out") for each in (*met, *durable))):
+            self.announce_gap(peer, side, present.since, present.at, None)
+
+    def has_announced(self, peer: PeerKey, after: float) -> bool:
+        """Whether something that may be missing was announced for a durable subscription, up to later than `after`."""
+        return self._gap_counts[peer, "out"] > 0 and any(gap.peer == peer and gap.until > after for gap in self.gaps)
 
     def put_neighbour(self, row: NeighbourRow) -> None:
         """What is known of a neighbour from now on."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 from thatch.delivery.journal import LifeRow, NeighbourRow
 from thatch.errors import PeerError
@@ -70,6 +71,14 @@ def _mark_of(row: LifeRow) -> str:
     return (mark or row.id) if cause == RESTORE else ""
 
 
+class Rollback(NamedTuple):
+    """A life that began in the past: what was acknowledged from `since` to `at` may be missing."""
+
+    life: str
+    since: float
+    at: float
+
+
 class History:
     """The lives of a store, in order; the last one is the present."""
 
@@ -115,6 +124,12 @@ class History:
     def last_rollback(self) -> LifeRow | None:
         """The last life that began in the past."""
         return next((each for each in reversed(self._rows.values()) if each.since is not None), None)
+
+    def rollbacks_after(self, life: str) -> list[Rollback]:
+        """Of the lives that followed one, those that began in the past; of all, if the store does not have it."""
+        first = self.ordinal(life)
+        rows = [row for row in self._rows.values() if row.ordinal > first]
+        return [Rollback(row.id, row.since, row.at) for row in rows if row.since is not None]
 
     def note_rollback(self, message: Resume) -> LifeRow:
         """The present life began in the past: a neighbour knows more. From when on something is missing is known no

@@ -14,7 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from thatch.delivery.driver import Driver, Outcome
-from thatch.delivery.history import check_admitted, derived_life, known_after, missing, ordinal_of
+from thatch.delivery.history import (
+    Rollback,
+    check_admitted,
+    derived_life,
+    known_after,
+    missing,
+    ordinal_of,
+)
 from thatch.delivery.journal import NeighbourRow
 from thatch.delivery.postponed import Postponed
 from thatch.delivery.stream import Send
@@ -48,6 +55,7 @@ class NeighbourSession:
         self._ticket = driver.journal.ticket  # of the last event that is kept
         self._has_taken = self._has_kept = False  # since the last acknowledgement
         self._asks = ""  # a life of ours for which it is to return interest
+        self._rollbacks: list[Rollback] = []  # since it has returned some
         limits = driver.stream(name).limits
         self._postponed = Postponed(2 * limits.unacknowledged_bytes_max)  # a full disk has refused them
         self._last = 0  # the number of the last event that came, if some wait
@@ -56,10 +64,11 @@ class NeighbourSession:
         """What follows `Hello`, before any event."""
         driver, history = self._driver, self._driver.history
         row = driver.neighbours.get(self.name) or NeighbourRow(self.name, "")
-        rollback = history.last_rollback
+        self._rollbacks = history.rollbacks_after(row.returned)
         since = until = 0.0
-        if rollback is not None and rollback.since is not None and history.ordinal(row.returned) < rollback.ordinal:
-            self._asks, since, until = rollback.id, rollback.since, rollback.at
+        if self._rollbacks:
+            self._asks, until = self._rollbacks[-1].life, self._rollbacks[-1].at
+            since = min(each.since for each in self._rollbacks)
         return wire.Resume(
             driver.journal.identity,
             row.store,
@@ -85,8 +94,7 @@ class NeighbourSession:
         is_witness = is_ours and not has_forgotten and not self._asks
         if is_witness and history.is_behind(message, self._arrivals.taken):
             driver.note_rollback(message)
-            row = driver.neighbours.get(self.name)
-            if row is not None:
+            if row is not None and row.returned == history.present.id:
                 driver.put_neighbour(row._replace(returned=""))
             raise PeerError("the store of this broker is an old copy: it begins again, and asks for what it has lost")
         if message.asks:
@@ -117,16 +125,20 @@ class NeighbourSession:
 
     def _announce(self, message: wire.Resume) -> None:
         """What either side knows to be missing."""
-        driver = self._driver
+        driver, row = self._driver, self._driver.neighbours.get(self.name)
+        was_met = row is not None and row.store
+        if not was_met and not message.known and message.of != driver.journal.identity:
+            return  # neither has met the other before
         if message.asks:
             ours = driver.confirmations(self.name).numbers
             lives = driver.history.since("", 0)
             driver.announce_gap(self._peer, "in", message.since, message.until, None)
             count = missing(ours, message.holds, lives)
             driver.announce_gap(self._peer, "out", message.since, message.until, count)
-        rollback = driver.history.last_rollback
-        if self._asks and rollback is not None and rollback.since is not None:
-            count_in = missing(message.confirmed, self._arrivals.taken, message.lives) if message.lives else None
+        count_in = None
+        if len(self._rollbacks) == 1 and message.lives:
+            count_in = missing(message.confirmed, self._arrivals.taken, message.lives)
+        for rollback in self._rollbacks:
             driver.announce_gap(self._peer, "in", rollback.since, rollback.at, count_in)
             driver.announce_gap(self._peer, "out", rollback.since, rollback.at, None)
 

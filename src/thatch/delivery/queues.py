@@ -234,7 +234,6 @@ class Queues:
 
     def restore(self) -> None:
         """Before the store is started: what it holds. The broker has the subscriptions among its records."""
-        present = self._driver.history.present
         for row in self._driver.journal.queues():
             queue = self._queues[row.peer.name] = Queue(self._driver, row, self._unacknowledged_bytes_max)
             for stored in self._driver.journal.stored(row.peer):
@@ -245,8 +244,7 @@ class Queues:
                 queue.end_subscription()
             if any(self._driver.journal.stored(refilled(queue))):
                 self._driver.journal.discard(refilled(queue), 2**63 - 1)  # the end of it has not come
-            if present.since is not None:
-                self._driver.announce_gap(row.peer, "out", present.since, present.at, None)
+        self._driver.announce_rollback()
 
     def is_queue(self, link: str) -> bool:
         return link in self._queues
