@@ -7,10 +7,16 @@ import shutil
 import time
 from pathlib import Path
 
-from helpers.places import Place, is_linked, linked, pair, publish, until
+import pytest
+
+from helpers.places import Place, copy_plainly, gaps, is_linked, linked, pair, publish, until
 from helpers.raw_peers import run
 from thatch.client.client import connect
+from thatch.delivery.admission import accept
 from thatch.delivery.history import LIVES_SENT
+from thatch.delivery.neighbour import RETURNED_MAX, parts_of
+from thatch.node.config import Retention
+from thatch.node.metrics import metrics
 from thatch.node.store import Store
 
 
@@ -89,3 +95,79 @@ def test_of_two_rollbacks_before_a_neighbour_comes_both_are_announced(tmp_path: 
             assert len(b2.driver.gaps) == 2 and len(b1.driver.gaps) == 4, "it is found once"
 
     run(scenario(), 40)
+
+
+def test_a_client_that_asks_again_long_after_a_restore_hears_what_may_be_missing(tmp_path: Path) -> None:
+    """Later than returned interest is kept for it; and each restore is counted once, however many it concerns."""
+    place = Place(tmp_path / "b1", "B1", retention=Retention(returned_seconds=0.1))
+
+    async def scenario() -> None:
+        async with place.up() as node:
+            copy = await place.back_up(node)
+            async with await connect(place.url, "ann") as ann:
+                await ann.subscribe("TRUE", durable="all")
+        place.restore(copy)
+        async with place.up() as node:
+            await publish(place, range(2))
+            published = time.time()
+            await asyncio.sleep(0.2)
+            for name in ("ann", "bob"):
+                async with await connect(place.url, name) as client:
+                    kept = await client.subscribe("TRUE", durable="all")
+                    await client.replace(kept, "price < 5")
+            assert gaps(node) == {("ann@all", "out", None), ("bob@all", "out", None)}
+            assert len(node.driver.gaps) == 2, "what they want later is known"
+            assert all(gap.since < published < gap.until for gap in node.driver.gaps)
+            assert "thatch_rollbacks_total 1" in metrics(node).splitlines()
+
+    run(scenario())
+
+
+def test_a_rollback_that_only_a_neighbour_notices_is_announced_for_durable_subscriptions_here(tmp_path: Path) -> None:
+    first, second = pair(tmp_path)
+
+    async def scenario() -> None:
+        async with second.up() as b2:
+            async with first.up() as b1:
+                await linked(b1, "B2")
+                async with await connect(first.url, "bob") as bob:
+                    await bob.subscribe("TRUE", durable="all")
+                copy_plainly(first.store, tmp_path / "plain")
+            async with first.up() as b1:
+                await linked(b1, "B2")
+            for each in first.folder.glob("B1.thatch*"):  # also the file beside the store
+                each.unlink()
+            shutil.copy(tmp_path / "plain", first.store)
+            async with first.up() as b1:
+                await until(lambda: b1.is_over.is_set())
+            accept(b2.driver, b2.doors, "B1")
+            async with first.up() as b1:
+                await linked(b1, "B2")
+                assert ("bob@all", "out", None) in gaps(b1)
+
+    run(scenario(), 40)
+
+
+def test_returned_interest_in_what_the_space_had_only_later_keeps_everything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(tmp_path / "b1", "B1")
+
+    async def scenario() -> None:
+        async with place.up() as node:
+            copy = await place.back_up(node)
+        place.restore(copy)
+        async with place.up() as node:
+            node.queues.take_returned({"B1/ann@all/all": "weight > 5"})
+            assert [(each.where, each.returned) for each in node.queues] == [("TRUE", ["weight > 5"])]
+            assert "ann@all was returned and cannot be read" in caplog.text
+
+    run(scenario())
+
+
+def test_returned_interest_goes_in_messages_of_bounded_size() -> None:
+    large = {f"B1/ann@{at}/{at}": "x" * 300_000 for at in range(7)}
+    parts = [*parts_of(large)]
+    assert [len(each) for each in parts] == [3, 3, 1] and dict(each for part in parts for each in part.items()) == large
+    assert [len(each) for each in parts_of({str(at): "TRUE" for at in range(2 * RETURNED_MAX + 1)})] == [1000, 1000, 1]
+    assert [len(each) for each in parts_of({"a": "x" * 2**22, "b": "x"})] == [1, 1] and not [*parts_of({})]

@@ -115,6 +115,7 @@ class Driver:
         self.gaps = sorted(journal.gaps(), key=lambda row: row.until)
         self.gaps_dropped = 0  # since the start, to make room for later ones
         self._gap_counts = Counter((each.peer, each.side) for each in self.gaps)
+        self._gap_ends = {(each.peer, each.side): each.until for each in self.gaps}  # the latest: they are in order
         self._announced = {(each.peer, each.side, each.since, each.until): each for each in self.gaps}
         self._arrivals = _by_neighbour(journal.received(), lambda peer, rows: Arrivals(peer, journal, rows))
         ordinal = self.history.ordinal
@@ -405,6 +406,7 @@ class Driver:
             row = GapRow(self._place_of_gap(peer, side), peer, side, since, until, count)
             self.gaps.append(row)
             self._gap_counts[peer, side] += 1
+            self._gap_ends[peer, side] = max(until, self._gap_ends.get((peer, side), until))
         elif known.missing is None and count is not None:
             row = known._replace(missing=count)
             self.gaps[self.gaps.index(known)] = row
@@ -430,6 +432,8 @@ class Driver:
         self.gaps.remove(oldest)
         self.gaps_dropped += 1
         self._gap_counts[oldest.peer, oldest.side] -= 1
+        if not self._gap_counts[oldest.peer, oldest.side]:
+            del self._gap_counts[oldest.peer, oldest.side], self._gap_ends[oldest.peer, oldest.side]
         del self._announced[oldest.peer, oldest.side, oldest.since, oldest.until]
         return oldest.place
 
@@ -452,7 +456,7 @@ class Driver:
 
     def has_announced(self, peer: PeerKey, after: float) -> bool:
         """Whether something that may be missing was announced for a durable subscription, up to later than `after`."""
-        return self._gap_counts[peer, "out"] > 0 and any(gap.peer == peer and gap.until > after for gap in self.gaps)
+        return self._gap_ends.get((peer, "out"), after) > after
 
     def put_neighbour(self, row: NeighbourRow) -> None:
         """What is known of a neighbour from now on."""

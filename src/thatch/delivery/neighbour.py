@@ -11,7 +11,7 @@ interest that it may have had since (`asks`); it gets `Returned` before any even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from thatch.delivery.driver import Driver, Outcome
 from thatch.delivery.history import (
@@ -32,7 +32,7 @@ from thatch.protocol.kinds import Peer
 from thatch.protocol.messages import Flushed, Message
 from thatch.protocol.records import NEIGHBOUR, PeerKey
 
-RETURNED_MAX = 1_000  # subscriptions in a message
+RETURNED_MAX, RETURNED_CHARACTERS_MAX = 1_000, 2**20  # subscriptions, and characters of them, in a message; or one
 POSTPONED_MAX = 64  # events that have waited, taken at once
 
 
@@ -145,9 +145,8 @@ class NeighbourSession:
     def _return_interest(self, life: str) -> None:
         """What came from its own durable clients, before it says what it knows of them."""
         received = self._driver.broker.received_from(SUBSCRIPTIONS, self.name)
-        owned = [each for each in received.items() if self._is_owned(each[0])]
-        for at in range(0, len(owned), RETURNED_MAX):
-            self._send_first(wire.Returned(dict(owned[at : at + RETURNED_MAX])))
+        for part in parts_of({id: where for id, where in received.items() if self._is_owned(id)}):
+            self._send_first(wire.Returned(part))
         self._send_first(wire.Returned({}, life))
 
     def _is_owned(self, id: str) -> bool:
@@ -338,6 +337,21 @@ def encoded_entries(numbers: Sequence[int], entries: Sequence[bytes], peer: Peer
         for number, entry in zip(numbers, entries, strict=True)
         if peer.is_extensible or not wire.is_gap(entry)
     ]
+
+
+def parts_of(subscriptions: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Clauses by id, in parts that a message can carry."""
+    part: dict[str, str] = {}
+    characters = 0
+    for id, where in subscriptions.items():
+        size = len(id) + len(where)
+        if part and (len(part) >= RETURNED_MAX or characters + size > RETURNED_CHARACTERS_MAX):
+            yield part
+            part, characters = {}, 0
+        part[id] = where
+        characters += size
+    if part:
+        yield part
 
 
 def _runs(messages: list[wire.Forward]) -> list[list[wire.Forward]]:

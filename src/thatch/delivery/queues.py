@@ -286,14 +286,23 @@ class Queues:
                 queue = self._made(row)
             if where not in (queue.where, *queue.returned):
                 queue.returned.append(where)  # which of them was asked for last, only the client knows
+                where = self._readable(where, name)
                 queue.subscribe(f"({queue.where}) OR ({where})" if queue.where else where)
                 self._driver.announce_gap(queue.stream.peer, "out", rollback.since, now, None)
+
+    def _readable(self, where: str, name: str) -> str:
+        """A clause that was returned; if it names what the space had only after the backup, everything is kept."""
+        try:
+            self._driver.broker.space.where(where)
+        except CallerError as error:
+            log.warning("durable subscription %s was returned and cannot be read, so all is kept: %s", name, error)
+            return "TRUE"
+        return where
 
     def _has_asked(self, queue: Queue, rollback_at: float) -> bool:
         """Whether its client has asked for a durable subscription after the store went back to the past: what it wanted
         before then means nothing any more."""
-        peer = queue.stream.peer
-        is_announced = any(gap.peer == peer and gap.until > rollback_at for gap in self._driver.gaps)
+        is_announced = self._driver.has_announced(queue.stream.peer, rollback_at)
         return queue.is_asked or (queue.expires is None and is_announced and not queue.returned)
 
     def _made(self, row: QueueRow) -> Queue:
@@ -303,11 +312,12 @@ class Queues:
         queue.connect()
         return queue
 
-    def _announce(self, peer: PeerKey) -> None:
-        """A client asks for what this store did not know: it may have asked before the store went back to the past."""
-        rollback = self._recent_rollback
-        if rollback is not None and rollback.since is not None:
-            self._driver.announce_gap(peer, "out", rollback.since, self._driver.clock(), None)
+    def _announce(self, queue: Queue) -> None:
+        """A client asks for what this store did not know: it may have asked before the store went back to the past,
+        however long ago that was. Once it has asked, the store knows what it wants."""
+        rollback = self._driver.history.last_rollback
+        if rollback is not None and rollback.since is not None and not self._has_asked(queue, rollback.at):
+            self._driver.announce_gap(queue.stream.peer, "out", rollback.since, self._driver.clock(), None)
 
     @property
     def _recent_rollback(self) -> LifeRow | None:
@@ -343,11 +353,12 @@ class Queues:
             raise CallerError(why, code="disk_full")
         if queue is None:
             queue = self._made(QueueRow(PeerKey(DURABLE_QUEUE, name), bytes_max, seconds_max, 0))
+        if queue.where != message.where:
+            self._announce(queue)
         queue.is_asked = True
         self._cancelled.pop(name, None)
         queue.keep_for_good(bytes_max, seconds_max)
         if queue.where != message.where:
-            self._announce(queue.stream.peer)
             queue.answer_to(reader)
             queue.subscribe(message.where)
         else:

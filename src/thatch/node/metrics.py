@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from thatch.broker.link import Counts
+from thatch.delivery.driver import Driver
 from thatch.delivery.journal import GapRow
 from thatch.delivery.stream import Stream
 from thatch.node.host import Host
+from thatch.protocol.records import NEIGHBOUR
 
 Sample = tuple[dict[str, str], float]
 
@@ -78,6 +80,12 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
         "Events lost to the limit of a durable subscription.",
         [({"queue": each.name}, each.stream.lost) for each in queues],
     )
+    yield (
+        "rollbacks_total",
+        "counter",
+        "Stores that went back to the past: this one, and those of neighbours.",
+        [({}, _rollbacks(node.driver))],
+    )
     yield from _families_of_gaps(node.driver.gaps, node.driver.gaps_dropped)
     yield "store_full", "gauge", "Whether the disk is full.", [({}, float(store.is_full))]
     yield "store_commits_total", "counter", "Transactions.", [({}, store.commits)]
@@ -111,13 +119,15 @@ def _families_of_streams(streams: Mapping[str, Stream]) -> Iterator[tuple[str, s
     )
 
 
+def _rollbacks(driver: Driver) -> int:
+    """How often this store went back to the past, and those of neighbours, as far as that is still known."""
+    own = {each.since for each in driver.history.rollbacks_after("")}
+    others = {(each.peer.name, each.until) for each in driver.gaps if each.peer.kind == NEIGHBOUR}
+    ours = {(each.peer.name, each.until) for each in driver.gaps if each.since in own}
+    return len(driver.history.rollbacks_after("")) + len(others - ours)
+
+
 def _families_of_gaps(gaps: Sequence[GapRow], dropped: int) -> Iterator[tuple[str, str, str, list[Sample]]]:
-    yield (
-        "rollbacks_total",
-        "counter",
-        "Stores that went back to the past: this one, and those of neighbours.",
-        [({}, len({(each.since, each.until) for each in gaps}))],
-    )
     yield (
         "gaps_dropped_total",
         "counter",
