@@ -61,7 +61,7 @@ def test_extending_promotes_what_a_new_value_uncovers() -> None:
     bench.says("ann", Subscribe, "both", "kind IN ('a', 'b')")
     assert updates(bench.says("ann", Subscribe, "all", "kind <> 'x'")) == []
     effects = bench.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR)
-    assert updates(effects) == ["Extend", "Subscribe all: kind <> 'x'"]
+    assert updates(effects) == ["Grow", "Subscribe all: kind <> 'x'"]
     assert bench.broker.space == MORE_KINDS
 
 
@@ -72,7 +72,7 @@ def test_events_carry_a_new_value_only_when_everybody_knows_it() -> None:
     bench.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR)
     event = Publish("ann:1", {"kind": "c"})
     assert "is not a value of enum('a', 'b')" in rejected(bench.handle(event, "ann")).refused.reason
-    assert updates(bench.settles("B2")) == ["Extend"]
+    assert updates(bench.settles("B2")) == ["Grow"]
     assert bench.handle(event, "ann") == [Deliver("ann", event, ("all",))]
 
 
@@ -103,8 +103,8 @@ def test_a_neighbour_whose_space_is_ahead_is_accepted_and_brings_it() -> None:
     bench.neighbour("B2", space=MORE_KINDS)
     effects = bench.says("B2", Extend, MORE_KINDS.to_json(), True)
     assert bench.broker.space == bench.broker.open_space == MORE_KINDS
-    assert updates(effects, "B3") == ["Extend"]
-    assert SpaceRecord(is_open=False, space=MORE_KINDS.to_json()) in records_of(effects[0])
+    assert updates(effects, "B3") == ["Grow"]
+    assert SpaceRecord(is_open=False, space=MORE_KINDS.to_json(), step=1, origin="B2") in records_of(effects[0])
 
 
 def test_a_client_may_not_extend_the_space() -> None:

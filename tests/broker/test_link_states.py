@@ -105,7 +105,7 @@ def test_each_cell_is_what_a_broker_does(state: LinkState, input: LinkInput) -> 
         LinkAction.END: effects == [],
         LinkAction.MEET: "Digest" in kinds(effects),
         LinkAction.NOTE: "Digest" not in kinds(effects) and link.members != members,
-        LinkAction.LIST: [each for each in kinds(effects) if each != "Persist"][:2] == ["Extend", "Page"],
+        LinkAction.LIST: [each for each in kinds(effects) if each != "Persist"][:2] == ["Grow", "Page"],
         LinkAction.GO_ON: kinds(effects)[:1] == ["Page"],
         LinkAction.SYNC: kinds(effects)[:1] == ["Synced"],
         LinkAction.TAKE: any(isinstance(each, Deliver) for each in effects)

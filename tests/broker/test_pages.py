@@ -22,6 +22,7 @@ from thatch.protocol.messages import (
     Digest,
     Effect,
     Extend,
+    Grow,
     Hello,
     LinkDown,
     LinkUp,
@@ -74,7 +75,7 @@ def listed(effects: list[Effect], link: str = "B2") -> list[Message]:
     return [
         each.message
         for each in effects
-        if isinstance(each, Send) and each.link == link and not isinstance(each.message, Extend | Settled)
+        if isinstance(each, Send) and each.link == link and not isinstance(each.message, Grow | Settled)
     ]
 
 
@@ -188,10 +189,10 @@ def test_a_space_that_grows_between_pages_is_said_before_the_next_one() -> None:
     bench.handle(LinkUp(1), "B2")
     bench.handle(Hello("B2", SESSION, KINDS.to_json(), members=("B2",), version_max=VERSION_MAX), "B2")
     bench.says("B2", Digest, 1, *NOTHING)
-    bench.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR)
     link = bench.broker.links["B2"]
-    sent = bench.handle(Accepted(seq_of(link.session, link.sent_count)), "B2")
-    assert [each.message.space for each in sent if isinstance(each, Send) and isinstance(each.message, Extend)] == [
+    page = seq_of(link.session, link.sent_count)
+    sent = bench.handle(Extend(0, MORE_KINDS.to_json()), OPERATOR) + bench.handle(Accepted(page), "B2")
+    assert [each.message.space for each in sent if isinstance(each, Send) and isinstance(each.message, Grow)] == [
         MORE_KINDS.to_json()
     ]
     assert isinstance(listed(sent)[0], Page)

@@ -13,7 +13,7 @@ def forward(number: int, publisher: str) -> Forward:
 
 def test_what_a_publisher_published_waits_as_long_as_anything_before_it_does() -> None:
     postponed = Postponed(10_000)
-    came = [forward(1, "ann"), forward(2, "bob"), Flushed(7), forward(4, "ann")]
+    came: list[Forward | Flushed] = [forward(1, "ann"), forward(2, "bob"), Flushed(7), forward(4, "ann")]
     for each in came:
         postponed.add(each)
     another = {name: Publish(f"{name}:9", {}) for name in ("ann", "bob", "cat")}

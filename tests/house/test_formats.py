@@ -64,6 +64,7 @@ MESSAGES: dict[str, m.Message] = {
     "Advertise": m.Advertise(SEQ, "a", "TRUE", 2.5),
     "Unadvertise": m.Unadvertise(SEQ, "a"),
     "Extend": m.Extend(SEQ, '{"attributes":[]}', True),
+    "G": m.Grow(SEQ, 2, "B1", '{"attributes":[]}', True),
     "Digest": m.Digest(SEQ, 2, (1, 2**64 - 1), (0, 3)),
     "P": m.Page(SEQ, {"B1/ann/s": "price < 20"}, {"B1/ann/a": "TRUE"}),
     "Synced": m.Synced(SEQ, 2, {0: {"s": ("price < 20", None)}, 1: {}}, {1: {"a": ("TRUE", 3.5)}}),

@@ -93,7 +93,7 @@ def test_the_page_has_the_limits_of_every_version() -> None:
     assert f"versions {versions.VERSION_MIN} to {versions.VERSION_MAX}" in TEXT
     capabilities = rows("| capability" + TEXT.partition("| capability")[2].partition("\n\n")[0])
     assert [row[0] for row in capabilities] == [
-        f"`{each}`" for each in (versions.DIGEST, versions.NAMED_KINDS, versions.ROUTING, versions.LIFE)
+        f"`{each}`" for each in (versions.DIGEST, versions.NAMED_KINDS, versions.ROUTING, versions.STEP, versions.LIFE)
     ]
 
 

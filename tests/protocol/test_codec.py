@@ -26,6 +26,7 @@ from thatch.protocol.messages import (
     Extend,
     Flush,
     Flushed,
+    Grow,
     Hello,
     LinkDown,
     LinkUp,
@@ -81,6 +82,7 @@ MESSAGES: dict[type[Message], tuple[st.SearchStrategy[Any], ...]] = {
     Accepted: (numbers,),
     Settled: (numbers,),
     Flushed: (numbers,),
+    Grow: (numbers, numbers, texts, texts, st.booleans()),
     Refused: (numbers, texts, texts, texts, texts),
 }
 messages = st.one_of([st.builds(kind, *fields) for kind, fields in MESSAGES.items()])
@@ -99,6 +101,7 @@ EXAMPLES: dict[type[Message], Message] = {
     Accepted: Accepted(1),
     Settled: Settled(1),
     Flushed: Flushed(1),
+    Grow: Grow(1, 2, "B1", "{}", True),
     Refused: Refused(1, "s", "because", "subscriptions"),
 }
 LATER: dict[str, Any] = {

@@ -19,7 +19,8 @@ In reading order:
     handling      what the present message has brought about: effects and records
     settling      what waits for others to settle, and the answers to it
     flushing      events that are on their way: when they have come, and the answers to `Flush`
-    growth        the space, what clauses mean in it, and how it grows
+    own_space     the space, what clauses mean in it, and what of it has opened
+    growth        how the space grows
     intake        subscriptions and advertisements come, change and leave
     resync        a peer says what it holds, and is sent what differs
     sessions      links come up, greet, are met, go down

@@ -24,13 +24,14 @@ from typing import Any, cast, overload
 
 from thatch.broker.flushing import Flushing
 from thatch.broker.forwarding import Forwarding
-from thatch.broker.growth import Compile, Growth, ReadSpace
+from thatch.broker.growth import Growth
 from thatch.broker.handling import Handling
 from thatch.broker.image import Decision
 from thatch.broker.intake import Intake
 from thatch.broker.link import Link
 from thatch.broker.link_states import INPUTS, LinkAction
 from thatch.broker.outbound import OutboundTable
+from thatch.broker.own_space import Compile, ReadSpace
 from thatch.broker.pages import CHARACTERS_MAX
 from thatch.broker.policy import Settings
 from thatch.broker.restore import LiveRecords, image_of
@@ -53,6 +54,7 @@ from thatch.protocol.messages import (
     Extend,
     Flush,
     Flushed,
+    Grow,
     Hello,
     LinkDown,
     LinkUp,
@@ -115,7 +117,7 @@ class Broker:
         self._router = Router(space, settings, forwarding)
         self._settling = Settling(forwarding, handling)
         self._flushing = Flushing(forwarding, handling)
-        self._growth = growth = Growth(self._router, forwarding, self._settling, handling, compile, read_space)
+        self._growth = growth = Growth(name, self._router, forwarding, self._settling, handling, compile, read_space)
         self._intake = intake = Intake(name, forwarding, self._router, growth, handling)
         self._resync = resync = Resync(name, forwarding, growth, intake, handling, page_characters)
         self._sessions = Sessions(name, forwarding, self._settling, self._flushing, growth, intake, resync, handling)
@@ -123,8 +125,8 @@ class Broker:
             Subscribe: intake.subscribe, Replace: intake.put, Advertise: intake.put,
             Unsubscribe: intake.unsubscribe, Unadvertise: intake.drop, Tick: intake.tick,
             Settled: self._settling.settle, Flush: self._flushing.flush, Flushed: self._flushing.note,
-            Extend: growth.extend, Digest: resync.answer, Accepted: resync.accepted, Page: resync.take_page,
-            Synced: resync.apply, Hello: self._sessions.hello,
+            Extend: growth.extend, Grow: growth.grow, Digest: resync.answer, Accepted: resync.accepted,
+            Page: resync.take_page, Synced: resync.apply, Hello: self._sessions.hello,
             LinkUp: self._sessions.link_up, LinkDown: self._sessions.link_down, Refused: self._sessions.refused,
             Persisted: handling.note_persisted, Retune: self._retune, Attached: self._sessions.attach,
         }  # fmt: skip
@@ -316,6 +318,15 @@ class Broker:
     def page_characters(self) -> int:
         """Of what a neighbour is sent in one message when they compare what it holds."""
         return self._resync.page_characters
+
+    @property
+    def open_step(self) -> int:
+        """How many steps of growing the space have opened."""
+        return self._growth.open_step
+
+    def check_clause(self, where: str) -> None:
+        """Raise if a client cannot use a clause, or not yet."""
+        self._growth.check_clause(where)
 
     @property
     def persisted(self) -> int:

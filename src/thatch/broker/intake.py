@@ -13,7 +13,7 @@ from thatch.broker.pace import Pace
 from thatch.broker.router import Router
 from thatch.errors import CallerError, shown
 from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, is_of_broker, overlay_id
-from thatch.protocol.messages import Accepted, Advertise, Replace, Subscribe, Tick, Unadvertise, Unsubscribe
+from thatch.protocol.messages import Accepted, Advertise, Refused, Replace, Subscribe, Tick, Unadvertise, Unsubscribe
 from thatch.protocol.records import (
     Drop,
     PeerKey,
@@ -32,6 +32,7 @@ class Intake:
         self._links, self._growth, self._handling = forwarding.links, growth, handling
         self._pace = Pace()
         self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
+        growth.drop_entries_by(self._drop_unreadable)
 
     # --- Messages -----------------------------------------------------------------------------------------------------
 
@@ -102,6 +103,7 @@ class Intake:
             raise CallerError(f"the lease of {shown(id)}, to {expires!r}, is over at {promised!r}", code="lease")
         region = self._growth.region(where)
         if source.is_client:
+            self._growth.check_clause(where)
             self._forwarding.settings.limits.check(where, region)
         source.note_interest()
         self._forwarding.put(table, source.name, own, where, region, expires, cells)
@@ -116,6 +118,15 @@ class Intake:
         self._pace.note_change(self._handling.now)
         self._note_gone(table, self._links[link].peer, id)
         return True
+
+    def _drop_unreadable(self, table: str, link: str, id: str, reason: str) -> None:
+        """An entry whose clause means nothing in the space of the overlay. Its client is hung up on, and hears which
+        when it comes again."""
+        self.remove(table, link, id)
+        source = self._links[link]
+        if source.is_client and source.is_up:
+            source.hang_up()
+            self._handling.reject(link, Refused(0, "", reason, code="space"), close=True)
 
     def forget_link(self, name: str) -> None:
         """A link has gone for good, and all that came over it: a client's subscriptions as if it had withdrawn them."""

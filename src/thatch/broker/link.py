@@ -25,7 +25,7 @@ from thatch.errors import PeerError
 from thatch.protocol.ids import event_prefix
 from thatch.protocol.messages import Hello, Sequenced, seq_of, session_of
 from thatch.protocol.records import DURABLE_QUEUE, PeerKey
-from thatch.protocol.versions import LIMITS, VERSION_MAX, VERSION_MIN
+from thatch.protocol.versions import GROWTH_STEPS, LIMITS, VERSION_MAX, VERSION_MIN
 from thatch.space.space import Space
 
 
@@ -101,7 +101,9 @@ class Link:
         self.state = LinkState.DOWN
         # These follow from the state: events ask for them.
         self.is_up = self.is_met = self.is_listing = self.is_synced = False
-        self.behind: Space | None = None  # the neighbour's space, while it does not know ours
+        # The space of a neighbour that counts no steps, while it does not know ours: events go to it that it can read.
+        self.behind: Space | None = None
+        self.ahead: Space | None = None  # that of a neighbour that has opened more than this broker
         self.session = 0  # of what is sent
         self.digest_key = b""  # of the digest in this session
         self.version = VERSION_MIN  # of the protocol: what both sides speak
@@ -198,12 +200,15 @@ class Link:
             members_version,
         )
 
-    def meet(self, session: int, agrees: bool, behind: Space | None, version: int) -> None:
-        """The peer has greeted, in a session of its own; it `agrees` on the partition into cells, and may be `behind`
-        our space. Both sides speak this `version`."""
+    def meet(self, session: int, agrees: bool, space: Space | None, own: Space, version: int) -> None:
+        """The peer has greeted, in a session of its own; it `agrees` on the partition into cells. The `space` of a
+        neighbour may be behind our `own`, or ahead of it. Both sides speak this `version`."""
         self._step(LinkInput.HELLO, LinkAction.MEET)
         self.peer_session, self.last_seq_received = session, seq_of(session, 0)
-        self.agrees, self.behind, self.version, self.cycle = agrees, behind, version, ""
+        self.agrees, self.version, self.cycle = agrees, version, ""
+        is_behind = space is not None and version < GROWTH_STEPS and not space.extends(own)
+        self.behind = space if is_behind else None
+        self.ahead = None if space is None or own.extends(space) else space
         for table in self.outbound:
             table.set_limits(LIMITS[version])
 
@@ -246,10 +251,11 @@ class Link:
         """The partition into cells is of the space as it was."""
         self.agrees = False
 
-    def fall_behind(self, space: Space) -> None:
-        """Our space has grown from this one. A synced neighbour gets `Extend` before what is new."""
-        if not self.is_synced and self.behind is None:
-            self.behind = space
+    def is_ahead_of(self, space: Space) -> bool:
+        """Whether the neighbour may send what cannot be read in this space."""
+        if self.ahead is not None and space.extends(self.ahead):
+            self.ahead = None
+        return self.ahead is not None
 
     # --- What it is sent, and what has settled ------------------------------------------------------------------------
 
@@ -267,8 +273,9 @@ class Link:
 
     def begin_listing(self, pages: SentPages) -> None:
         """The neighbour has said what it holds: what differs is listed from now on."""
+        self.behind = None  # it is told our space before the first page
         self._step(LinkInput.DIGEST, LinkAction.LIST)
-        self.behind, self.sent_pages = None, pages
+        self.sent_pages = pages
 
     def sync(self) -> int:
         """All that differed has been sent. The seq of the `Synced` that says so: what settles it settles all that came

@@ -20,6 +20,7 @@ from thatch.protocol.messages import (
     Extend,
     Flush,
     Flushed,
+    Grow,
     Hello,
     LinkDown,
     LinkUp,
@@ -126,6 +127,6 @@ INPUTS: dict[type, LinkInput] = {
     LinkUp: _I.LINK_UP, LinkDown: _I.LINK_DOWN, Hello: _I.HELLO, Digest: _I.DIGEST,
     Accepted: _I.ACCEPTED, Settled: _I.SETTLED, Flushed: _I.SETTLED, Publish: _I.PUBLISH,
     **dict.fromkeys(
-        (Subscribe, Replace, Unsubscribe, Advertise, Unadvertise, Extend, Page, Synced, Flush), _I.NUMBERED
+        (Subscribe, Replace, Unsubscribe, Advertise, Unadvertise, Extend, Grow, Page, Synced, Flush), _I.NUMBERED
     ),
 }  # fmt: skip

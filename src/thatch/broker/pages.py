@@ -123,7 +123,6 @@ class SentPages:
         self.size = size
         self._buckets = {SUBSCRIPTIONS: subscriptions, ADVERTISEMENTS: advertisements}
         self._last = 0  # seq
-        self._space = "", False
 
     def differs(self, table: str, id: str) -> bool:
         """Whether the neighbour may hold something else under an id."""
@@ -146,11 +145,6 @@ class SentPages:
     def may_follow(self, seq: int) -> bool:
         """Whether this one was accepted: only the last page calls for another one."""
         return seq == self._last
-
-    def note_space(self, text: str, is_open: bool) -> bool:
-        """The neighbour is to know this space. Whether it was not sent just this."""
-        before, self._space = self._space, (text, is_open)
-        return self._space != before
 
 
 class ReceivedPages:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from thatch.broker.forwarding import Forwarding
-from thatch.broker.growth import Growth, ReadSpace
+from thatch.broker.growth import Growth
 from thatch.broker.image import Decision, Known, read_image, write_image
 from thatch.broker.intake import Intake
+from thatch.broker.own_space import ReadSpace
 from thatch.broker.sessions import Sessions
 from thatch.broker.tables import Entry
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, client_id
@@ -21,6 +22,7 @@ from thatch.protocol.records import (
     Record,
     RecordChange,
     RecordKey,
+    SpaceRecord,
     SubscriptionRecord,
 )
 from thatch.space.space import Space
@@ -39,7 +41,7 @@ class LiveRecords:
                 live[key] = record
         self._links, self._preserved = list[LinkRecord](), list[PreservedRecord]()
         self._entries: list[EntryRecord] = []
-        texts: dict[bool, str] = {}  # by whether events may carry it
+        spaces: dict[bool, SpaceRecord] = {}  # by whether it has opened
         for record in live.values():
             if isinstance(record, SubscriptionRecord | AdvertisementRecord):
                 self._entries.append(record)
@@ -48,13 +50,12 @@ class LiveRecords:
             elif isinstance(record, PreservedRecord):
                 self._preserved.append(record)
             else:
-                texts[record.is_open] = record.space
-        grown, opened = texts.get(False), texts.get(True)
-        self.space = space if grown is None else read_space(grown)
+                spaces[record.is_open] = record
+        self._grown, self._opened = spaces.get(False), spaces.get(True)
+        self.space = space if self._grown is None else read_space(self._grown.space)
         self._has_grown = self.space != space
-        self._opened: Space | None = None  # if it is another one
-        if grown is not None and opened != grown:
-            self._opened = space if opened is None else read_space(opened)
+        opened = space if self._opened is None else read_space(self._opened.space)
+        self._open_space = self.space if opened == self.space else opened
 
     def known(self, image: bytes | None, decided: Mapping[str, Decision] | None) -> Known:
         """What need not be worked out; nothing that is of a smaller space."""
@@ -63,8 +64,7 @@ class LiveRecords:
 
     def load(self, growth: Growth, sessions: Sessions, intake: Intake, forwarding: Forwarding, known: Known) -> None:
         """Into the parts of a new broker."""
-        if self._opened is not None:
-            growth.restore(self._opened)
+        growth.restore(self._grown, self._opened, self._open_space)
         for record in self._links:
             sessions.add_link(record.peer).set_durable(record.is_durable)
         self._preserve(growth, forwarding)

@@ -29,7 +29,7 @@ from thatch.broker.tables import Entry
 from thatch.errors import CallerError, PeerError
 from thatch.protocol.digest import bucket_of, differing_buckets, digest, digest_size, hashed
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS, alias, overlay_id
-from thatch.protocol.messages import Accepted, Digest, Extend, Page, Refused, Synced
+from thatch.protocol.messages import Accepted, Digest, Page, Refused, Synced
 from thatch.protocol.versions import KEYED_DIGESTS, PAGES
 
 
@@ -65,6 +65,7 @@ class Resync:
         link = self._links[name]
         if link.is_client or link.action(LinkInput.DIGEST) is not LinkAction.LIST:
             raise PeerError(f"{name!r} sent a digest that was not asked for")
+        self._handling.send(name, *self._growth.messages_for(link))
         for outbound in link.outbound:
             outbound.skip_updates()  # all of it is in what is forwarded
         forwarded = [outbound.forwarded() for outbound in link.outbound]
@@ -88,9 +89,6 @@ class Resync:
 
     def _send_page(self, link: Link, pages: SentPages) -> None:
         """What holds now, of what is not listed yet; the last page ends it."""
-        space = self._growth.text, self._growth.is_open
-        if pages.note_space(*space):
-            self._handling.send(link.name, Extend(link.next_seq(), *space))
         room = Room(self.page_characters) if link.version >= PAGES else Room(sys.maxsize, sys.maxsize)
         subscriptions, advertisements = (table.take_page(room) for table in link.outbound)
         wanted = pages.listing(SUBSCRIPTIONS, subscriptions)

@@ -87,6 +87,8 @@ class Router:
                     self.publish(message, link, now, effects[at])
                 except Exception as error:
                     errors[at] = error
+                if not source.is_client and any(isinstance(each, Reject) for each in effects[at]):
+                    break
             return effects, errors
         columns = self._plain_columns(messages, source)
         taken: Sequence[int] = range(len(messages))
@@ -121,7 +123,8 @@ class Router:
     def _plain_columns(self, messages: Sequence[Publish], source: Link) -> list[Coordinates] | None:
         """Their coordinates, if nothing is wrong or odd about any of them."""
         are_own = not source.is_client or all(each.id.startswith(source.prefix) for each in messages)
-        if not are_own or (source.is_client and self.open_space is not self.space):
+        is_behind = self.open_space is not self.space if source.is_client else source.is_ahead_of(self.space)
+        if not are_own or is_behind:
             return None
         try:
             columns = plain_columns([each.event for each in messages], self.space)
@@ -145,7 +148,7 @@ class Router:
             if point is not None:
                 taken.append(at)
                 points.append(point)
-            elif not source.is_client:  # a neighbour that sends what cannot be read: hung up on
+            elif not source.is_client:  # what cannot be read: nothing that follows is taken before it
                 break
         return taken, list(np.array(points, np.int64).T.copy())
 
@@ -161,9 +164,13 @@ class Router:
                         code="id",
                     )
                 self._check_names(message.event)
+            elif source.is_ahead_of(self.space):
+                for name in message.event:
+                    if self.space.index(name) is None:
+                        raise EventError(name, message.event[name], "is new, and not known here yet")
             return self.space.encode(message.event)
         except (EventError, CallerError) as error:
-            effects.append(_rejection(message, source, error))
+            effects.append(self._rejection(message, source, error))
             return None
 
     def _check_names(self, event: Mapping[str, Any]) -> None:
@@ -184,7 +191,7 @@ class Router:
             if source.is_client:
                 self._check_advertised(message, source, point)
         except (EventError, CallerError) as error:
-            effects.append(_rejection(message, source, error))
+            effects.append(self._rejection(message, source, error))
             return False
         return True
 
@@ -243,7 +250,7 @@ class Router:
             try:
                 point = self.space.encode(message.event)
             except EventError as error:
-                effects.append(_rejection(message, source, error))
+                effects.append(self._rejection(message, source, error))
                 return
             for entry in self._forwarding.received.subscriptions.holding(point):
                 if self._links[entry.link].is_client:
@@ -273,6 +280,17 @@ class Router:
             else:
                 effects.append(Send(name, message))
 
+    def _rejection(self, message: Publish, source: Link, error: ThatchError) -> Reject:
+        """A client gets the reason. A neighbour is hung up on; but what one sends whose space has grown further, and
+        cannot be read yet, waits there until this broker has grown, too."""
+        reason = str(error)
+        short = reason if len(reason) <= REASON_MAX else f"{reason[:REASON_MAX]}…"
+        waits = not source.is_client and source.is_ahead_of(self.space)
+        if not source.is_client and not waits:
+            source.hang_up()
+        refused = Refused(0, message.id, short, code="later" if waits else error.code)
+        return Reject(source.name, refused, close=not source.is_client and not waits)
+
     def _noted(self, message: Publish, source: Link, point: list[int], entries: list[Entry], now: float) -> Publish:
         """The event as it goes on, with the hops since somebody else wanted it, too; noted for the subscriptions of
         this broker's clients. A publisher has no say in it, and a neighbour's numbers stay such as can be sent."""
@@ -288,15 +306,6 @@ class Router:
             for id in own:
                 self.distances.saw(id, advertisements, distance, now)
         return Publish(message.id, message.event, message.payload, distance, count)
-
-
-def _rejection(message: Publish, source: Link, error: ThatchError) -> Reject:
-    """A client gets the reason; a neighbour is hung up on."""
-    reason = str(error)
-    short = reason if len(reason) <= REASON_MAX else f"{reason[:REASON_MAX]}…"
-    if not source.is_client:
-        source.hang_up()
-    return Reject(source.name, Refused(0, message.id, short, code=error.code), close=not source.is_client)
 
 
 def _is_read_in(space: Space, event: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ be taken is checked here. A broker on both sides of a link closes a cycle: the y
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from thatch.broker.flushing import Flushing
 from thatch.broker.forwarding import Forwarding
@@ -19,7 +20,7 @@ from thatch.protocol.ids import check_link_name, check_name
 from thatch.protocol.kinds import KINDS
 from thatch.protocol.messages import Attached, Hello, LinkDown, LinkUp, Refused
 from thatch.protocol.records import CLIENT, DURABLE_QUEUE, NEIGHBOUR, Drop, LinkKey, LinkRecord, PeerKey
-from thatch.protocol.versions import ROUTING, VERSION_MAX, Announced
+from thatch.protocol.versions import ROUTING, STEP, VERSION_MAX, Announced
 from thatch.space.space import Space
 
 
@@ -74,8 +75,7 @@ class Sessions:
             return
         if link.action(LinkInput.HELLO) is LinkAction.MEET:
             agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
-            behind = None if link.is_client or space.extends(self._growth.space) else space
-            link.meet(message.session, agrees, behind, announced.version)
+            link.meet(message.session, agrees, None if link.is_client else space, self._growth.space, announced.version)
             if announced.hashes or not link.is_client:
                 self._resync.send_digest(link)
         if not link.is_client:
@@ -162,12 +162,25 @@ class Sessions:
         self._check_routing(message)
         announced = KINDS.agreed(message)
         try:
-            own, space = self._growth.space, self._growth.read(message.space)
+            space = self._growth.read(message.space)
         except SpaceError as error:
             raise PeerError(str(error), code=error.code) from None
-        if not own.extends(space) and (link.is_client or not space.extends(own)):
-            raise PeerError(f"{name!r} uses another space: {space}; this broker uses {own}", code="space")
+        self._check_space(message, space)
         return space, announced
+
+    def _check_space(self, message: Hello, space: Space) -> None:
+        """Of two brokers that have grown differently, one that has opened nothing takes the space of the other."""
+        growth, steps = self._growth, message.capabilities.get(STEP)
+        own = growth.space if message.is_client else growth.open_space
+        if own.extends(space) or (not message.is_client and space.extends(own)):
+            return
+        takes = not message.is_client and isinstance(steps, int) and (steps == 0) != (growth.open_step == 0)
+        if not takes:
+            raise PeerError(f"{message.name!r} uses another space: {space}; this broker uses {own}", code="space")
+
+    def _capabilities(self) -> dict[str, Any]:
+        """For a neighbour."""
+        return {ROUTING: self._forwarding.settings.routing, STEP: self._growth.open_step}
 
     def _check_routing(self, message: Hello) -> None:
         """A neighbour that routes otherwise would settle everything, and send nothing. An old one does not say how it
@@ -237,13 +250,13 @@ class Sessions:
         hello = Hello(
             self._name,
             link.session,
-            self._growth.text,
+            self._growth.open_text,
             members=self._members_except_behind(link),
             durable=durable,
             partition=self._partition(),
             version_max=VERSION_MAX,
             members_version=self._members_version(link),
-            capabilities={} if link.is_client else {ROUTING: self._forwarding.settings.routing},
+            capabilities={} if link.is_client else self._capabilities(),
         )
         link.note_greeting(hello)
         self._handling.send(link.name, hello)

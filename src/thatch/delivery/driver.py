@@ -71,6 +71,7 @@ class Outcome(Enum):
     ROUTED = 0
     KEPT = 1  # and to be acknowledged when it is on disk
     REFUSED = 2  # neither kept nor sent to anybody: the disk is full
+    UNREAD = 3  # of a neighbour, and cannot be read: nothing from it on was taken
 
 
 class Endpoint:
@@ -234,6 +235,8 @@ class Driver:
 
     def _reject(self, effect: Reject) -> None:
         endpoint = self.endpoints.get(effect.link)
+        if effect.link == OPERATOR:
+            log.warning("%s", effect.refused.reason)
         if effect.close:
             self.note_refusal(code_of(effect.refused.code), effect.link, effect.refused.reason)
         if endpoint is not None:
@@ -351,7 +354,10 @@ class Driver:
             elif type(effect) is Deliver:
                 self._deliver(effect, bare)
             elif type(effect) is Reject:
-                self._reject(effect)
+                if not links[effect.link].is_client:
+                    outcome = Outcome.UNREAD
+                if effect.close or outcome is not Outcome.UNREAD:
+                    self._reject(effect)
             elif isinstance(effect, Exception):
                 errors.append(effect)
         return outcome

@@ -59,6 +59,7 @@ class NeighbourSession:
         limits = driver.stream(name).limits
         self._postponed = Postponed(2 * limits.unacknowledged_bytes_max)  # a full disk has refused them
         self._last = 0  # the number of the last event that came, if some wait
+        self._has_unread = False  # an event came that cannot be read: from it on all come again after a cut
 
     def greeting(self) -> wire.Resume:
         """What follows `Hello`, before any event."""
@@ -186,7 +187,7 @@ class NeighbourSession:
             return
         life = self._life_of(messages[0].number)
         self._has_taken = True
-        if self._postponed.has_left_out:
+        if self._postponed.has_left_out or self._has_unread:
             return
         if not self._postponed:
             self._begin_life(life)
@@ -198,8 +199,12 @@ class NeighbourSession:
             for each in messages:
                 self._take_while_full(each, life, is_full)
         elif messages:
-            self._has_kept |= Outcome.KEPT in driver.publish([each.event for each in messages], self.name, is_full)
-            self._note(life, max(each.number for each in messages))  # a neighbour may send falling numbers
+            outcomes = driver.publish([each.event for each in messages], self.name, is_full)
+            self._has_kept |= Outcome.KEPT in outcomes
+            self._has_unread = Outcome.UNREAD in outcomes
+            read = messages[: outcomes.index(Outcome.UNREAD)] if self._has_unread else messages
+            if read:
+                self._note(life, max(each.number for each in read))  # a neighbour may send falling numbers
 
     def _begin_life(self, life: str) -> None:
         """The events that come now are of this life."""
@@ -215,10 +220,13 @@ class NeighbourSession:
     def _take_while_full(self, message: wire.Forward, life: str, is_full: bool) -> None:
         """An event that may be refused, or that comes while others wait."""
         postponed = self._postponed
-        if postponed.has_left_out:
+        if postponed.has_left_out or self._has_unread:
             return
         is_behind = bool(postponed) and (life != self._life or postponed.waits_for(message.event))
-        if is_behind or self._publish(message, is_full) is Outcome.REFUSED:
+        outcome = Outcome.REFUSED if is_behind else self._publish(message, is_full)
+        if outcome is Outcome.UNREAD:
+            return
+        if outcome is Outcome.REFUSED:
             postponed.add(message)
         if not postponed:
             self._note(life, message.number)
@@ -228,6 +236,7 @@ class NeighbourSession:
     def _publish(self, message: wire.Forward, is_full: bool) -> Outcome:
         (outcome,) = self._driver.publish([message.event], self.name, is_full)
         self._has_kept |= outcome is Outcome.KEPT
+        self._has_unread |= outcome is Outcome.UNREAD
         return outcome
 
     def take_postponed(self) -> bool:
@@ -242,6 +251,8 @@ class NeighbourSession:
     def _take_first(self) -> None:
         message = self._postponed.first
         self._postponed.drop_first()
+        if self._has_unread:  # it comes again
+            return
         self._has_taken = True
         if isinstance(message, Flushed):
             self._driver.take(message, self.name)
@@ -252,8 +263,8 @@ class NeighbourSession:
                 self._begin_life(life)
             if isinstance(message, wire.Gap):
                 self._pass_gap(message)
-            else:
-                self._publish(message, is_full=False)
+            elif self._publish(message, is_full=False) is Outcome.UNREAD:
+                return
             self._note(life, message.number)
         if not self._postponed:
             self._note_last()
@@ -269,12 +280,18 @@ class NeighbourSession:
         """Whether the neighbour has to connect again, and send what was left out, now that there is room."""
         return self._postponed.has_left_out and not self._postponed
 
+    @property
+    def reads_again(self) -> bool:
+        """Whether an event waits at the neighbour that could not be read, and can be: the space has grown."""
+        link = self._driver.broker.links.get(self.name)
+        return self._has_unread and link is not None and not link.is_ahead_of(self._driver.broker.space)
+
     def take_gap(self, gap: wire.Gap) -> None:
         """Events are lost that were to come from there. Said once to whom it may concern, as an event is, and behind
         those that wait for room on the disk."""
         postponed, life = self._postponed, self._life_of(gap.number)
         self._has_taken = True
-        if postponed.has_left_out:
+        if postponed.has_left_out or self._has_unread:
             return
         if not postponed:
             self._begin_life(life)

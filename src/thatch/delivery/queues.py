@@ -264,6 +264,14 @@ class Queues:
         elif isinstance(message, wire.DurableCancel):
             self._cancel(message.id, reader)
 
+    def _known(self, where: str) -> str:
+        """A clause; or everything, if it uses what this node does not know yet."""
+        try:
+            self._driver.broker.check_clause(where)
+        except CallerError:
+            return "TRUE"
+        return where
+
     def take_returned(self, subscriptions: dict[str, str]) -> None:
         """Interest of durable clients that this node had before its store went back to the past: what comes is kept for
         them for some time, until they have asked again."""
@@ -277,6 +285,7 @@ class Queues:
                 continue
             if name in self._cancelled:
                 continue
+            where = self._known(where)
             queue = self._queues.get(name)
             if queue is not None and self._has_asked(queue, rollback.at):
                 continue
@@ -346,7 +355,7 @@ class Queues:
             return
         bytes_max = min(message.bytes_max, self._bytes_max)
         seconds_max = min(message.seconds_max, self._seconds_max)
-        self._driver.broker.space.where(message.where)
+        self._driver.broker.check_clause(message.where)
         queue = self._queues.get(name)
         if (queue is None or queue.where != message.where) and self._driver.journal.is_full:
             why = f"the disk is full: {shown(message.id)} cannot be kept; try again when there is room"

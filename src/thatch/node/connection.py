@@ -24,7 +24,7 @@ from thatch.node.outgoing import SocketOutgoing
 from thatch.protocol import wire
 from thatch.protocol.codec import BYTES_MAX, encode
 from thatch.protocol.kinds import KINDS, Peer
-from thatch.protocol.messages import Extend, Flushed, Hello, Message, Publish, Refused
+from thatch.protocol.messages import Extend, Flushed, Grow, Hello, Message, Publish, Refused
 from thatch.protocol.versions import SUBPROTOCOL
 
 log = logging.getLogger("thatch.node")
@@ -32,6 +32,7 @@ Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 Transport = asyncio.WriteTransport | None
 SLICE_SECONDS = 0.005  # of handling one connection's messages before others have their turn
 CLOSE_SECONDS = 2.0
+READS_AGAIN = "the space has grown: send again what was not acknowledged"
 T = TypeVar("T", bound=Message)
 RUN_MAX = 256  # events that are routed at once
 
@@ -139,7 +140,7 @@ class Connection(Endpoint):
     def send(self, message: Message) -> None:
         """A control message: sent when what was recorded so far is on disk."""
         try:
-            put = self.outgoing.hold_for if isinstance(message, Extend) else self.outgoing.control
+            put = self.outgoing.hold_for if isinstance(message, Extend | Grow) else self.outgoing.control
             encoded = self.encoded(message)
             if encoded:
                 put(encoded, self.node.driver.journal.ticket)
@@ -405,6 +406,8 @@ class NeighbourConnection(Connection):
             if isinstance(message, Hello):
                 self.greeted(message)
             self.node.driver.take(message, self.name)
+            if self.session is not None and self.session.reads_again:
+                self.close(READS_AGAIN, wire.CLOSED_FOR_GOING)
 
     def send_refusal(self, refused: Refused, close: bool) -> None:
         self.closes_cycle |= refused.code == "cycle"

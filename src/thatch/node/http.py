@@ -176,7 +176,7 @@ class HttpDoor:
         where = request.query["where"]
         driver = self.node.driver
         try:
-            driver.broker.space.where(where)
+            driver.broker.check_clause(where)
         except CallerError as error:
             return _answer({"error": str(error)}, 400)
         self._count += 1

@@ -250,13 +250,28 @@ LINKS = RecordTable(
     "SELECT place, peer_kind, peer, is_durable FROM links",
     lambda _, kind, peer, is_durable: LinkRecord(peer_of(kind, peer), bool(is_durable)),
 )
+
+
+def _space_row(record: SpaceRecord) -> str:
+    """A space; with its step, once it has one."""
+    if not (record.step or record.origin or record.wanted):
+        return record.space
+    fields = {"step": record.step, "origin": record.origin, "wanted": record.wanted, "space": record.space}
+    return json.dumps(fields)
+
+
+def _space_record(is_open: bool, text: str) -> SpaceRecord:
+    fields = json.loads(text)
+    return SpaceRecord(is_open, **fields) if "space" in fields else SpaceRecord(is_open, text)
+
+
 SPACES = RecordTable(
     "INSERT OR REPLACE INTO spaces VALUES (?, ?, ?, ?)",
     "DELETE FROM spaces WHERE is_open = ?",
     lambda key: (int(key.is_open),),
-    lambda record: (int(record.is_open), record.space),
+    lambda record: (int(record.is_open), _space_row(record)),
     "SELECT place, is_open, space FROM spaces",
-    lambda _, is_open, space: SpaceRecord(bool(is_open), space),
+    lambda _, is_open, space: _space_record(bool(is_open), space),
 )
 RECORD_TABLES: dict[type, RecordTable] = {
     SubscriptionRecord: SUBSCRIPTIONS,

@@ -35,6 +35,7 @@ from thatch.protocol.messages import OPERATOR, Extend, LinkDown, Refused
 from thatch.protocol.versions import SUBPROTOCOL
 from thatch.protocol.wire import CLOSED_FOR_GOING, FRAME_MAX, Notice
 from thatch.space.space import Space
+from thatch.space.union import union_of
 
 log = logging.getLogger("thatch.node")
 TICK_SECONDS = 0.5
@@ -106,12 +107,13 @@ class Node:
             store.set_space(wanted.to_json())
         space = wanted if store.space is None else Space.from_json(store.space)
         broker = Broker.restored(config.name, space, store.records(), config.settings(), image=store.image())
-        if not wanted.extends(broker.space) and not broker.space.extends(wanted):
+        grown, conflicts = union_of(broker.space, wanted)
+        if conflicts:
             raise StoreError(
                 f"store {store.path} has the space {broker.space}; the configuration says {wanted}. A space can only "
-                "grow: by nullable attributes and by values of enums, at the end"
+                f"grow: by nullable attributes and by values of enums, at the end. {'; '.join(conflicts)}"
             )
-        self._grown = wanted if wanted != broker.space and wanted.extends(broker.space) else None
+        self._grown = grown if grown != broker.space else None
         flow, retention = config.flow, config.retention
         limits = Limits(
             bytes_max=retention.neighbour_bytes_max,

@@ -24,6 +24,7 @@ from thatch.protocol.messages import (
     Extend,
     Flush,
     Flushed,
+    Grow,
     Hello,
     Message,
     Page,
@@ -45,7 +46,7 @@ from thatch.space.space import Space
 BYTES_MAX = LIMITS[VERSION_MIN].frame_bytes_max
 
 OnTheWire = (
-    Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Digest | Page | Synced | Flush
+    Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Grow | Digest | Page | Synced | Flush
     | Publish | Hello | Accepted | Settled | Flushed | Refused
 )  # fmt: skip
 

@@ -120,6 +120,7 @@ KINDS = Kinds(
         Kind(m.Advertise, _EITHER),
         Kind(m.Unadvertise, _EITHER),
         Kind(m.Extend, (_NEIGHBOUR,)),
+        Kind(m.Grow, (_NEIGHBOUR,), 5, lambda grow: m.Extend(grow.seq, grow.space, grow.opened)),
         Kind(m.Digest, (_NODE, _NEIGHBOUR)),
         Kind(m.Page, (_NEIGHBOUR,), 5),  # an older neighbour gets it all in `Synced`
         Kind(m.Synced, _EITHER),

@@ -112,6 +112,16 @@ class Extend(Sequenced, frozen=True, tag="Extend", array_like=True):
     opened: bool = False
 
 
+class Grow(Sequenced, frozen=True, tag="G", array_like=True):
+    """A step by which the space grows: proposed by a broker, or opened, for events and clauses. Of two proposals of one
+    step that of the lower name wins. Instead of `Extend`, between brokers that count steps."""
+
+    step: Number
+    origin: str  # the broker that proposed it
+    space: str  # JSON
+    opened: bool = False
+
+
 class Digest(Sequenced, frozen=True, tag="Digest", array_like=True):
     """What I hold of what you sent me, hashed into `size` buckets a table. The answer is `Synced`."""
 

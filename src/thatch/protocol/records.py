@@ -121,10 +121,13 @@ class LinkRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class SpaceRecord(msgspec.Struct, frozen=True, gc=False):
-    """The space after it has grown: what clauses may name, or, if `is_open`, what events may carry."""
+    """The space after it has grown: if `is_open`, what events and clauses may use; else with what is proposed."""
 
     is_open: bool
     space: str  # JSON
+    step: int = 0
+    origin: str = ""  # the broker that proposed it
+    wanted: str = ""  # JSON: what an operator wants, and has not opened
 
     @property
     def key(self) -> SpaceKey:

@@ -20,6 +20,7 @@ from thatch.errors import PeerError
 
 VERSION_MIN, VERSION_MAX = 2, 5
 RIGID = 2  # the last version whose readers refuse what they do not know
+GROWTH_STEPS = 5  # the first version that counts the steps by which a space grows
 KEYED_DIGESTS = 4  # the first version whose digests have a key
 FLUSHES = 5  # the first version in which a `Flush` has an answer of its own
 PAGES = 5  # the first version that is sent what differs in pages
@@ -30,6 +31,7 @@ DIGEST = "digest"  # how a client compares digests; by any other method than our
 BLAKE2B = "blake2b"
 NAMED_KINDS = "kinds"  # tags that it understands beyond those of its version
 ROUTING = "routing"  # between nodes: how subscriptions travel, on which both sides of a link must agree
+STEP = "step"  # between nodes: how many steps of growing its space have opened; 0: it takes another's space
 LIFE = "life"  # of the store of a node: a client acknowledges events of this session with it
 
 

@@ -34,6 +34,7 @@ from thatch.protocol.messages import (
     Effect,
     Extend,
     Flushed,
+    Grow,
     Hello,
     LinkDown,
     LinkUp,
@@ -86,7 +87,12 @@ class SimulatedNode:
     store: list[RecordChange] = field(default_factory=list)
     handled: Counter[str] = field(default_factory=Counter)
     cost: Cost = free
+    space: Space | None = None  # in its settings, if that is not the one of the others
     pending: list[Effect] = field(default_factory=list)  # of the message that it is busy with
+
+    def lose_space(self, space: Space) -> None:
+        """The disk is lost: the space is what the settings say."""
+        self.space = space
 
     @property
     def waiting(self) -> int:
@@ -114,7 +120,7 @@ class SimulatedNode:
         """Whether events of its link stay behind a message: a client's own, what begins or ends a session, and a space
         in which they are to be read."""
         own = self.broker.links.get(link)
-        return own is None or own.is_client or isinstance(message, LinkUp | LinkDown | Hello | Extend | Publish)
+        return own is None or own.is_client or isinstance(message, LinkUp | LinkDown | Hello | Extend | Grow | Publish)
 
 
 class Clauses:
@@ -290,7 +296,9 @@ class Network(Agenda):
         settings = node.broker.settings
         meaning = self.clauses.compiled, self.clauses.read_space
         pages = node.broker.page_characters
-        node.broker = Broker.restored(name, self.space, node.store, settings, *meaning, page_characters=pages)
+        node.broker = Broker.restored(
+            name, node.space or self.space, node.store, settings, *meaning, page_characters=pages
+        )
         node.is_up, node.is_busy = True, False
         for link in list(node.broker.links):
             if self.wire(name, link) is None:  # given up just before the crash
@@ -438,7 +446,7 @@ class Network(Agenda):
         if effect.link in self.clients:
             self.observer.refused(effect.link, name, effect, self.now)
             self._send(name, effect.link, effect.refused)
-        else:
+        elif effect.close:
             self.hang_ups.append(f"{self.now:g}: {name} hangs up on {effect.link}: {effect.refused.reason}")
         wire = self.wire(name, effect.link)
         if not effect.close or wire is None:

@@ -34,6 +34,7 @@ from thatch.protocol.kinds import KINDS, Peer
 from thatch.protocol.messages import (
     Extend,
     Flushed,
+    Grow,
     Hello,
     LinkDown,
     Message,
@@ -299,7 +300,7 @@ class NodeEnd(Endpoint):
         return b"" if readable is None else encode(readable)
 
     def send(self, message: Message) -> None:
-        put = self.outgoing.hold_for if isinstance(message, Extend) else self.outgoing.control
+        put = self.outgoing.hold_for if isinstance(message, Extend | Grow) else self.outgoing.control
         encoded = self.encoded(message)
         if encoded:
             put(encoded, self.process.store.ticket)
@@ -522,6 +523,8 @@ class NeighbourEnd(NodeEnd):
             if isinstance(message, Hello):
                 self.greeted(message)
             self.driver.take(message, self.name)
+            if self.session is not None and self.session.reads_again:
+                self.close("the space has grown: send again what was not acknowledged")
 
     def peer_left(self) -> None:
         if self.session is not None and self.driver.endpoints.get(self.name) is self:

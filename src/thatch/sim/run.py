@@ -13,12 +13,12 @@ from typing import Any
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
-from thatch.protocol.messages import Deliver, Extend, Publish, Reject
+from thatch.protocol.messages import Deliver, Publish, Reject
 from thatch.region.region import Region
 from thatch.sim.agreement import EXPECTED, Agreement, with_own_cells
 from thatch.sim.network import Clauses, Network, Observer, Wire
 from thatch.sim.oracle import Expected, Failed, Interest, Oracle
-from thatch.sim.script import GROWN, SPACE, Script
+from thatch.sim.script import ALL, SPACE, Script
 from thatch.sim.topology import path
 from thatch.space.space import Space
 
@@ -106,11 +106,11 @@ class Run(Observer):
             clauses or clauses_of_scripts(), script.seed, script.disk_seconds, script.echo, script.through_codec, self,
             script.events_first,
         )  # fmt: skip
-        self.grown_space = self.network.clauses.read_space(Space.parse(GROWN).to_json())
+        self.grown_space = self.network.clauses.read_space(Space.parse(ALL).to_json())
         self.oracle, self.agreement = Oracle(), Agreement(self.network)
         self.people = {name: Person(name, home) for name, home in script.homes.items()}
         self.links = list(script.links)  # of the overlay, as it is to be
-        self.is_void = self.is_grown = False
+        self.is_void = False
         self.refused_with_interest = 0  # links that an operator had to have forgotten
         self.calm: list[tuple[str, tuple[str, ...]]] = []
         self._departed: dict[int, None] = {}  # wires given up at the end of a move: no fault
@@ -315,6 +315,9 @@ class Run(Observer):
         if broker in self.network.nodes:
             self.is_void |= not keep_store
             self.network.crash(broker, keep_store)
+            self.agreement.note_crash(broker)
+            if not keep_store:
+                self.network.nodes[broker].lose_space(self.agreement.config(broker, self.network.space))
 
     def _restart(self, broker: str) -> None:
         if broker in self.network.nodes:
@@ -346,6 +349,7 @@ class Run(Observer):
         for wire in self.network.wires_of(name):
             self.network.cut(wire, forget=True)
         del self.network.nodes[name]
+        self.agreement.note_crash(name)
 
     def _part(self, link: tuple[str, str]) -> None:
         """Forget a link on both sides."""
@@ -379,16 +383,8 @@ class Run(Observer):
         links = node.broker.links.values()
         return node.is_up and other not in node.broker.links and any(other in link.members for link in links)
 
-    def _grow(self, broker: str) -> None:
-        if broker in self.network.nodes and self.network.nodes[broker].is_up and not self.is_grown:
-            self.is_grown = True
-            self.network.operate(broker, Extend(0, self.grown_space.to_json()))
-
-    def _grow_again(self) -> None:
-        """Where the broker that spread a new space crashed before all had it, the operator says it once more."""
-        nodes = self.network.nodes
-        if self.is_grown and any(node.broker.open_space != self.grown_space for node in nodes.values()):
-            self.network.operate(next(iter(nodes)), Extend(0, self.grown_space.to_json()))
+    def _grow(self, broker: str, text: str) -> None:
+        self.agreement.grow(broker, text)
 
     # --- At rest ----------------------------------------------------------------------------------------------------
 
@@ -409,10 +405,10 @@ class Run(Observer):
                 if network.wire(*link) is None:
                     self._connect(link)
             network.run(network.now + 10.0)
-            self._grow_again()
+            self.agreement.grow_again()
             self._tick()
             network.run(network.now + 1.0)
-            if not network.is_busy and self._is_whole():
+            if not network.is_busy and self._is_whole() and self.agreement.has_grown:
                 break
             if network.now - began > REST_MAX:
                 raise Failed(f"no rest {REST_MAX:g} seconds after the last fault: {self._restless()}")
@@ -448,10 +444,9 @@ class Run(Observer):
             raise Failed(strange[0])
         if network.copies:
             raise Failed(f"events still on their way: {dict(network.copies)}")
-        for name, node in network.nodes.items():
+        for node in network.nodes.values():
             node.broker.check_invariants()
-            if self.is_grown and (node.broker.space != self.grown_space or node.broker.open_space != self.grown_space):
-                raise Failed(f"broker {name} has not grown: {node.broker.space}, open {node.broker.open_space}")
+        self.agreement.check_rest()
         for wire in network.wires.values():
             if wire.ends[1] in network.clients:
                 self._check_client(*wire.ends)
@@ -488,8 +483,7 @@ class Run(Observer):
     def _publish_calmly(self, event: dict[str, Any]) -> None:
         """At rest an event goes to exactly the clients that want it, each time to the same ones."""
         person = self._publisher_of(event)
-        is_new = "more" in event or event.get("kind") == "d"
-        if person is None or (is_new and not self.is_grown):
+        if person is None or not self.agreement.can_carry(event):
             return
         id = self._publish(person.name, event)
         self.network.run()
@@ -560,8 +554,21 @@ class Run(Observer):
         self.oracle.deliver(client, delivered.event, delivered.ids, broker)
 
     def refused(self, client: str, broker: str, reject: Reject, now: float) -> None:
-        if reject.refused.seq == 0:
-            self.oracle.note_refused(reject.refused.id)
+        refused = reject.refused
+        if refused.code in ("later", "clause") and refused.id in self.people[client].subscriptions:
+            self._give_up(client, broker, refused.id)
+        elif refused.seq == 0:
+            self.oracle.note_refused(refused.id)
+
+    def _give_up(self, name: str, refusing: str, id: str) -> None:
+        """A clause uses what has not opened, or what a broker does not know any longer."""
+        person = self.people[name]
+        del person.subscriptions[id]
+        for broker in person.brokers():
+            self._remove_interest(name, broker, id, self.network.now)
+            home = self.network.clients[name].homes[broker]
+            if broker != refusing and (SUBSCRIPTIONS, id) in home.wheres:
+                self.network.tell(name, self.network.clients[name].unsubscribe(broker, id))
 
     def landed(self, event: str, now: float) -> None:
         self.oracle.land(event, now, self._is_same)

@@ -19,6 +19,8 @@ from thatch.space.space import Space
 
 SPACE = "x int not null 0..11, y int not null 0..11, kind enum('a','b','c'), name string"
 GROWN = "x int not null 0..11, y int not null 0..11, kind enum('a','b','c','d'), name string, more int 0..9"
+OTHER = "x int not null 0..11, y int not null 0..11, kind enum('a','b','c','e'), name string, other bool"
+ALL = GROWN.replace("'d'", "'d','e'") + ", other bool"
 NAMES = ("ann", "ben", "bob", "cat")
 
 
@@ -114,6 +116,7 @@ def draw(seed: int, steps: int = 16, epochs: int = 2) -> Script:
         calm.append(now + 0.5)
         now += 5.0
     made += _strangers(seed, brokers, routing, now)
+    made += _growths(seed, drawer, now)
     pages = random.Random(seed * 6007 + 3)  # of its own: the rest is drawn as without it
     page_characters = pages.choice((CHARACTERS_MAX, 1, 1, 60))
     if page_characters != CHARACTERS_MAX:
@@ -196,6 +199,35 @@ def _lags(seed: int, made: list[Step], links: Links, clients: list[str], routing
         for at in sorted(move.at + rng.random() * 0.1 for _ in range(3)):
             steps.append(Step(at, "subscribe", (move.args[0], f"m{len(steps)}", clause(rng), None)))
     return steps
+
+
+def _growths(seed: int, drawer: _Drawer, end: float) -> list[Step]:
+    """Operators who add something else to the space, most often while another one does; the broker that proposes it may
+    crash, and what is new is used at once. Drawn apart, too."""
+    rng = random.Random(f"growths {seed}")
+    if rng.random() < 0.6:
+        return []
+    now = rng.random() * end / 2
+    first, second = rng.choice(drawer.brokers), rng.choice(drawer.brokers)
+    made = [Step(now + rng.choice((0.0, 0.001, 0.02)), "grow", (second, OTHER))]
+    if rng.random() < 0.7:
+        made.append(Step(now, "grow", (first, GROWN)))
+    if rng.random() < 0.5:
+        broker, keep = rng.choice((first, second, rng.choice(drawer.brokers))), rng.random() < 0.7
+        at = now + rng.choice((0.0, 0.002, 0.03, 0.3))
+        made += [Step(at, "crash", (broker, keep)), Step(at + rng.choice((0.01, 0.3)), "restart", (broker,))]
+    if rng.random() < 0.4:
+        link = rng.choice(drawer.links)
+        made += [Step(now + rng.choice((0.0, 0.002, 0.03)), "cut", link), Step(now + 0.2, "heal", link)]
+    client = rng.choice(drawer.clients)
+    wheres = rng.sample(("more > 3", "other", "kind = 'e'", "NOT other OR kind = 'd'", "kind <> 'a'"), 2)
+    for where in wheres:
+        at = now + rng.choice((0.001, 0.05, 0.3))
+        made.append(Step(at, "subscribe", (client, f"g{len(made)}", where, None)))
+    for _ in range(8):
+        one = event(rng, grown=True) | rng.choice(({}, {"other": rng.random() < 0.5}, {"kind": "e"}))
+        made.append(Step(now + rng.random() * 0.5, "publish", (rng.choice(drawer.publishers), one)))
+    return made
 
 
 @cache
@@ -326,4 +358,4 @@ class _Drawer:
         if self.grown:
             return []
         self.grown = True
-        return [Step(now, "grow", (self.rng.choice(self.brokers),)), *self._burst(now, 0.2, ["kind = 'd'"])]
+        return [Step(now, "grow", (self.rng.choice(self.brokers), GROWN)), *self._burst(now, 0.2, ["kind = 'd'"])]

@@ -13,6 +13,7 @@ In reading order:
     declaration    attributes from text and from JSON
     schemas        attributes from the schemas of tables, Arrow's and Spark's
     space          `Space`: an ordered set of attributes; events to points
+    union          what one space adds to another
     event_columns  which columns of a table hold the attributes of a space
     json_values    events in JSON, as people write and read them
     batches        many plain events to points at once
