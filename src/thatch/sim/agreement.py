@@ -85,7 +85,9 @@ class Agreement:
     def has_grown(self) -> bool:
         """Whether all has opened everywhere that operators want."""
         nodes = self._network.nodes.values()
-        return all(_holds(node.broker.open_space, wanted) for node in nodes for wanted in self._wishes.values())
+        return not self._lost and all(
+            _holds(node.broker.open_space, wanted) for node in nodes for wanted in self._wishes.values()
+        )
 
     def check_rest(self) -> None:
         """All brokers have one space, and it has opened."""

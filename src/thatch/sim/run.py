@@ -363,6 +363,8 @@ class Run(Observer):
         link = self.links[choice % len(self.links)]
         if not {one, other} <= self.network.nodes.keys() or not all(self.network.nodes[each].is_up for each in link):
             return
+        if not self.agreement.has_grown:  # two parts that open different steps meanwhile cannot be joined again
+            return
         self._part(link)
         apart = path(self.links, one, other) is None
         self.links.append((one, other) if apart else link)
@@ -384,7 +386,8 @@ class Run(Observer):
         return node.is_up and other not in node.broker.links and any(other in link.members for link in links)
 
     def _grow(self, broker: str, text: str) -> None:
-        self.agreement.grow(broker, text)
+        if all(self.network.wire(*link) is not None for link in self.links):
+            self.agreement.grow(broker, text)
 
     # --- At rest ----------------------------------------------------------------------------------------------------
 
