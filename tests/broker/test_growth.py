@@ -117,6 +117,17 @@ def test_a_neighbour_that_is_met_hears_of_the_better_proposal_at_once() -> None:
     assert [(each.origin, each.opened) for each in said(effects, "B3")] == [("", True), ("B1", False)]
 
 
+def test_a_neighbour_that_is_met_hears_of_a_better_proposal_that_comes_later() -> None:
+    bench = Bench(space=BASE, broker=Broker("B2", BASE, FLOOD)).settled_neighbour("B1")
+    bench.counts["B3"] = 0
+    bench.handle(LinkUp(1), "B3")
+    bench.handle(Hello("B3", SESSION, BASE.to_json(), members=("B3",)), "B3")
+    bench.says("B3", Grow, 1, "B3", OTHER.to_json())
+    assert bench.broker.space == OTHER
+    effects = bench.says("B1", Grow, 1, "B1", MORE.to_json())
+    assert [(each.origin, each.opened) for each in said(effects, "B3")] == [("B1", False)]
+
+
 def test_what_cannot_be_added_any_longer_is_said_and_left_out() -> None:
     bench = Bench(space=BASE, broker=Broker("B2", BASE, FLOOD)).settled_neighbour("B1")
     clash = Space.parse("x int not null 0..9, kind enum('a', 'b'), more string, other bool")

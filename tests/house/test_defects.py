@@ -22,6 +22,7 @@ CLOCK, GAPS = "tests/delivery/test_clock.py::test_", "tests/delivery/test_gaps.p
 MOVE = "tests/node/test_move_queue.py::test_"
 FLUSH, STREAM = "tests/broker/test_flushing.py::test_", "tests/delivery/test_stream.py::test_"
 ORDER = "tests/sim/test_node_order.py::test_"
+GROWTH = "tests/broker/test_growth.py::test_"
 DEFECTS = [
     # --- Limits, and time ---
     Defect(
@@ -416,6 +417,60 @@ DEFECTS = [
     Defect(
         "node/server.py", "return CYCLE_SECONDS if", "return 0.0 if",
         "tests/node/test_node_cycles.py::test_hole_43_and_49_nobody_waits_for_a_refused_link",
+    ),
+    # --- What brokers must agree on, and a space that grows ---
+    Defect(
+        "broker/sessions.py", 'if not message.is_client and theirs not in ("", own):', "if False:",
+        "tests/broker/test_agreement.py::test_a_neighbour_that_routes_otherwise_is_refused_by_name",
+    ),
+    Defect(
+        "broker/sessions.py", "(steps == 0) != (growth.open_step == 0)", "False",
+        GROWTH + "a_lost_disk_takes_the_space_of_its_neighbour",
+    ),
+    Defect(
+        "delivery/driver.py", "bare = encoded if event.cell < 0 else", "bare = encoded if True else",
+        "tests/delivery/test_kept_cells.py::test_kept_events_are_not_read_by_a_partition_that_has_changed",
+    ),
+    Defect(
+        "broker/growth.py", "return origin < self._origin", "return origin > self._origin",
+        GROWTH + "of_two_proposals_one_wins_and_the_other_is_proposed_on_top",
+    ),
+    Defect(
+        "broker/growth.py", "if link is not None and link.is_met and not link.is_synced:", "if False:",
+        GROWTH + "a_neighbour_that_is_met_hears_of_the_better_proposal_at_once",
+    ),
+    Defect(
+        "broker/growth.py", "            if link.is_met:\n", "            if link.is_synced:\n",
+        GROWTH + "a_neighbour_that_is_met_hears_of_a_better_proposal_that_comes_later",
+    ),
+    Defect(
+        "broker/growth.py", "self._resumes = not self.is_open and", "self._resumes = False and",
+        GROWTH + "a_proposal_survives_a_restart_of_whoever_proposed_it",
+    ),
+    Defect(
+        "broker/growth.py", "if self.open_step and not step:", "if False:",
+        GROWTH + "a_lost_disk_takes_the_space_of_its_neighbour",
+    ),
+    Defect(
+        "broker/growth.py", "elif not space.extends(own):", "elif False:",
+        GROWTH + "an_opened_step_is_never_taken_back",
+    ),
+    Defect(
+        "broker/growth.py", 'self._wanted = "" if space == self.space else space.to_json()', 'self._wanted = ""',
+        GROWTH + "of_two_proposals_one_wins_and_the_other_is_proposed_on_top",
+    ),
+    Defect(
+        "broker/intake.py", "            self._growth.check_clause(where)\n", "",
+        GROWTH + "a_clause_may_use_what_is_new_only_when_it_has_opened",
+    ),
+    Defect(
+        "broker/router.py", "waits = not source.is_client and source.is_ahead_of(self.space)", "waits = False",
+        "tests/delivery/test_unread.py::test_a_neighbour_from_before_the_growth_gets_what_it_could_not_read",
+    ),
+    Defect(
+        "delivery/neighbour.py", "read = messages[: outcomes.index(Outcome.UNREAD)] if self._has_unread else messages",
+        "read = messages",
+        "tests/delivery/test_unread.py::test_a_neighbour_from_before_the_growth_gets_what_it_could_not_read",
     ),
     # --- Who may come ---
     Defect(

@@ -24,7 +24,7 @@ SEEDS, GROUP = (10_000, 200) if SOAK else (500, 100)
 # Each kind of step that a group of runs contains, and does something.
 FAULTS = (
     "kill", "cut", "fill", "away", "cancel", "back_up", "put_back", "lose_disk", "copy", "decide", "accept", "forget",
-    "destroy", "attach", "move", "step_clock",
+    "destroy", "attach", "move", "step_clock", "grow",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ In reading order:
     node_oracle   who must get an event although nodes fail
     node_move     a broker that is lost for good, and operators who attach its neighbours
     node_disks    what the disks hold, for durable subscriptions and of one another
+    node_growth   operators of whole nodes who grow the space
     node_run      run a script of whole nodes and check every promise
     workload      subscriptions with a covering degree
     workflow      processes of activities

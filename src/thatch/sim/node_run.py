@@ -19,6 +19,7 @@ from thatch.protocol.records import DURABLE_QUEUE, PeerKey, SubscriptionKey, Sub
 from thatch.sim.network import Clauses
 from thatch.sim.node_clients import HOME, Program
 from thatch.sim.node_disks import gaps_on_disk, is_behind, is_on_disk, is_refused
+from thatch.sim.node_growth import NEW_REFUSED, NodeGrowth
 from thatch.sim.node_move import Move
 from thatch.sim.node_movers import BEHIND, CLAUSE_BEHIND, ID, Mover
 from thatch.sim.node_network import NodeNetwork, NodeObserver
@@ -69,6 +70,7 @@ class NodeRun(NodeObserver):
         self.move = Move(script.links, self.network, self._publish_everywhere)
         self.oracle = NodeOracle(self.move.way, self._check_announced)
         self.done = Counter[str]()
+        self.growth = NodeGrowth(self.network.clauses)
         self._refused: dict[tuple[Machine, str], None] = {}  # who was refused, and by whom
         self._to_refuse: dict[tuple[str, str], None] = {}  # by whom, and who has to be
         self._has_steps = False  # of clocks
@@ -102,11 +104,11 @@ class NodeRun(NodeObserver):
         self.network.programs[name].advertise("a", where)
 
     def _subscribe(self, name: str, id: str, where: str) -> None:
-        self.oracle.plain[name, id] = self.network.clauses.compiled(where, self.network.clauses.space)
+        self.oracle.plain[name, id] = self.growth.region(where)
         self.network.programs[name].subscribe(id, where)
 
     def _keep(self, name: str, id: str, where: str) -> None:
-        region = self.network.clauses.compiled(where, self.network.clauses.space)
+        region = self.growth.region(where)
         self.oracle.keeps[name, id] = DurableInterest(name, self.script.homes[name], id, region)
         self.network.programs[name].keep(id, where)
 
@@ -179,6 +181,10 @@ class NodeRun(NodeObserver):
         """Nothing gets older by that, and nothing stands still."""
         self.network.machines[address].step_clock(seconds)
         self._has_steps = True
+
+    def _grow(self, address: str, text: str) -> bool:
+        machine = self.network.machines[address]
+        return not self.move.lost and self.growth.grow(machine, text, self.move.neighbours(machine.name))
 
     # --- Copies of stores ---------------------------------------------------------------------------------------------
 
@@ -359,6 +365,7 @@ class NodeRun(NodeObserver):
         self._refused.clear()
         for machine in self.network.machines.values():
             self.network.start(machine)
+        self.growth.say_again()
         if self.move.lost:
             self.move.go_on(self.oracle)
 
@@ -408,6 +415,8 @@ class NodeRun(NodeObserver):
             return "is down"
         if not process.store.is_idle:
             return "writes"
+        if grows := self.growth.restless(machine):
+            return grows
         broker = process.driver.broker
         if self.move.lost in broker.links:
             return f"{self.move.lost} is not forgotten"
@@ -424,6 +433,7 @@ class NodeRun(NodeObserver):
         return ""
 
     def _check_rest(self) -> None:
+        self.growth.check_rest(self.network.machines.values())
         for one, other in self.move.links:
             self._check_link(one, other)
             self._check_link(other, one)
@@ -510,7 +520,7 @@ class NodeRun(NodeObserver):
         self.oracle.publications[event.id].is_acknowledged = True
 
     def refused(self, program: Program, refused: Refused) -> None:
-        if refused.code != "disk_full":
+        if refused.code not in ("disk_full", *NEW_REFUSED):
             raise Failed(f"event {refused.id} of {program.name} was refused: {refused.reason}")
 
     def handed_on(self, program: Program, id: str, number: int, event: Publish) -> None:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from thatch.sim.script import Step, clause, event
+from thatch.sim.script import GROWN, OTHER, Step, clause, event
 from thatch.sim.topology import Links, random_tree
 
 CLOCK_STEPS = (-3_600.0, -5.0, 700.0, 8 * 86_400.0)
@@ -67,6 +67,7 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
             now += rng.choice((0.2, 1.0, 2.5))
         now = max([now, *(step.at for step in made)]) + 1.0
         made.append(Step(now, "rest", (event(rng),)))
+    made += _growths(seed, brokers, publishers, now)
     limits = random.Random(seed * 31 + 13)
     kept_bytes, kept_seconds = limits.choice(KEPT_BYTES), limits.choice(KEPT_SECONDS)
     is_limited = kept_bytes < KEPT_BYTES[0] or kept_seconds < KEPT_SECONDS[0]
@@ -111,6 +112,27 @@ def _moves(rng: random.Random, brokers: list[str], links: Links, publishers: tup
         broker = rng.choice(brokers)
         steps += [Step(at + 0.1, "kill", (broker, 1.0)), Step(at + 0.3, "start", (broker,))]
     return [*steps, Step(at + 3.0, "rest", (event(rng),))]
+
+
+def _growths(seed: int, brokers: list[str], publishers: tuple[str, ...], end: float) -> list[Step]:
+    """Operators grow the space, most often two at once and differently, amid the other scenes; what is new is used
+    soon. Drawn apart: the other steps stay as they are."""
+    rng = random.Random(f"growths {seed}")
+    if rng.random() < 0.6:
+        return []
+    at = rng.random() * end * 0.8
+    steps = [Step(at, "grow", (rng.choice(brokers), GROWN))]
+    if rng.random() < 0.7:
+        steps.append(Step(at + rng.choice((0.0, 0.02, 0.3)), "grow", (rng.choice(brokers), OTHER)))
+    if rng.random() < 0.6:  # a backup from before the growth comes back
+        broker = rng.choice(brokers)
+        back_up, put_back = max(0.0, at - rng.random()), at + rng.choice((0.05, 0.5, 2.0))
+        steps += [Step(back_up, "back_up", (broker,)), Step(put_back, "put_back", (broker, "restore"))]
+    for _ in range(8):
+        new = rng.choice(({}, {"kind": "e"}, {"other": rng.random() < 0.5}))
+        step = Step(at + rng.random() * 3.0, "publish", (rng.choice(publishers), event(rng, grown=True) | new))
+        steps.append(step)
+    return steps
 
 
 def _lost_for_good(
