@@ -130,7 +130,7 @@ class NodeRun(NodeObserver):
 
     def _live(self, name: str, home: str, where: str) -> None:
         """A program that is to move, and has a plain subscription."""
-        self.oracle.plain[name, ID] = region = self.network.clauses.compiled(where, self.network.clauses.space)
+        self.oracle.plain[name, ID] = region = self.growth.region(where)
         program = self.network.add_program(name, home)
         program.come()
         self.oracle.movers[name] = Mover(program, where, region)
@@ -138,7 +138,7 @@ class NodeRun(NodeObserver):
     def _move(self, name: str, home: str) -> None:
         mover, there = self.oracle.movers[name], self.network.add_program(f"{name}-there", home)
         self.oracle.plain[there.name, ID] = mover.region
-        self.oracle.plain[name, BEHIND] = self.network.clauses.compiled(CLAUSE_BEHIND, self.network.clauses.space)
+        self.oracle.plain[name, BEHIND] = self.growth.region(CLAUSE_BEHIND)
         there.come()
         mover.move(there)
         self._step_mover(mover)
