@@ -496,7 +496,8 @@ DEFECTS = [
         "tests/delivery/test_attachments.py::test_what_comes_from_one_of_them_goes_to_the_others_whether_anybody_asked_or_not",
     ),
     Defect(
-        "delivery/driver.py", "count = self.stream(row.name).copy_from(self.stream(row.instead_of))", "count = 0",
+        "delivery/driver.py",
+        "count = self.stream(row.name).copy_from(self.stream(row.instead_of), self.clock.stamp())", "count = 0",
         ATTACH + "children_attached_one_after_the_other_get_all_that_was_kept_anywhere",
     ),
     Defect(
