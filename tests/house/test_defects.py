@@ -216,11 +216,11 @@ DEFECTS = [
     ),
     # --- What is kept, and what is acknowledged when ---
     Defect(  # events for neighbours in memory only
-        "delivery/driver.py", "self.broker.links[name].is_durable, self.clock())", "False, self.clock())",
+        "delivery/driver.py", "events, self._is_durable(name), self.clock.stamp()", "events, False, self.clock.stamp()",
         COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[published_for_a_neighbour_that_is_away]",
     ),
     Defect(
-        "delivery/driver.py", "                if links[effect.link].is_durable:\n",
+        "delivery/driver.py", "                if links[effect.link].is_durable or effect.link in placed:\n",
         "                if type(effect) is Deliver and links[effect.link].is_durable:\n",
         COMMITS + "an_acknowledgement_waits_for_a_commit_that_is_delayed[published_for_a_neighbour_that_is_away]",
     ),
@@ -498,6 +498,8 @@ DEFECTS = [
     Defect(
         "delivery/driver.py",
         "count = self.stream(row.name).copy_from(self.stream(row.instead_of), self.clock.stamp())", "count = 0",
+        "count = self.stream(row.name).copy_from(self.stream(row.instead_of), self.clock.stamp())",
+        "count = 0",
         ATTACH + "children_attached_one_after_the_other_get_all_that_was_kept_anywhere",
     ),
     Defect(
