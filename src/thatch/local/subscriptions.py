@@ -92,6 +92,7 @@ def subscriptions_of(given: Any, format: Format) -> SubscriptionRows:
         for id, clause in given.items():
             if clause is not None and not isinstance(clause, str):
                 raise CallerError(f"the clause of {shown(id)} is a string, not {type(clause).__name__}")
+        _check_ids(list(given))
         return SubscriptionRows(_ids(list(given)), list(given.values()))
     if isinstance(given, list) and all(isinstance(each, Mapping) for each in given):
         return rows_of_rules(RuleTable("the subscriptions", pa.Table.from_pylist(given)))
@@ -193,6 +194,19 @@ def _of_table(table: pa.Table, what: str) -> SubscriptionRows:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         raise CallerError(f"{what}: the column 'where' must be a string, a clause; it is {kind}")
     return SubscriptionRows(_ids(ids), clauses.to_pylist())
+
+
+def _check_ids(ids: Sequence[Any]) -> None:
+    """Of a mapping: a column has one type."""
+    texts = sum(isinstance(id, str) for id in ids)
+    for id in ids:
+        if isinstance(id, bool) or not isinstance(id, str | int | np.integer):
+            raise CallerError(f"ids are strings or integers, not {shown(id)}")
+        if not isinstance(id, str) and not -(2**63) <= id < 2**63:
+            raise CallerError(f"an id that is an integer has 64 bits, not {shown(id)}")
+        if isinstance(id, str) != (texts == len(ids)):
+            number = id if not isinstance(id, str) else next(each for each in ids if not isinstance(each, str))
+            raise CallerError(f"ids are all strings or all integers: {shown(number)} stands among strings")
 
 
 def _ids(ids: Any) -> pa.Array:

@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from thatch.errors import shown
 from thatch.space import times
 from thatch.space.labels import FIRST, LAST, Labels
 
@@ -296,7 +297,8 @@ class EnumAxis(Axis):
         self.values = tuple(_text(value) for value in values)
         self._ordinal = {value: ordinal for ordinal, value in enumerate(self.values)}
         if len(self._ordinal) < len(self.values):
-            raise ValueError("an enum names each value once")
+            twice = next(value for at, value in enumerate(self.values) if self._ordinal[value] != at)
+            raise ValueError(f"an enum names each value once, and {shown(twice)} is there twice")
         self.sql = f"enum({', '.join(map(space_quoted, self.values))})"
         self.first, self.last = 0, len(self.values) - 1
 

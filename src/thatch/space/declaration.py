@@ -68,6 +68,9 @@ def _example(text: str | bytes) -> str:
 
 
 def time_zone_named(name: str) -> Any:
+    given: object = name
+    if not isinstance(given, str):
+        raise SpaceError(f"a time zone is a name such as Europe/Berlin, not {shown(given)}")
     try:
         return times.zone_of(name)
     except ValueError as error:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from thatch.errors import EventError, SpaceError, shown
+from thatch.errors import CallerError, EventError, SpaceError, shown
 from thatch.space.attribute import MISSING, Attribute
 from thatch.space.axis import Coordinates, LabelledAxis
 from thatch.space.declaration import attributes_of_json, parse_attributes, time_zone_named
@@ -81,6 +81,9 @@ class Space:
     @classmethod
     def parse(cls, text: str, time_zone: str = "UTC") -> Space:
         """A space from text: `name type [not null] [low..high], …`."""
+        given: object = text
+        if not isinstance(given, str):
+            raise SpaceError(f"a space is read from a text such as 'price double', not {shown(given)}")
         return cls(parse_attributes(text, time_zone), time_zone)
 
     @classmethod
@@ -199,7 +202,11 @@ class Space:
 
     def encode(self, event: Mapping[str, Any]) -> list[int]:
         """The point of an event. Attributes that the space does not have are ignored; missing ones are NULL."""
-        if not event.keys() <= self.names:
+        try:
+            names = event.keys()
+        except AttributeError:
+            raise CallerError(f"an event is a mapping of attributes to values, not {shown(event)}") from None
+        if not names <= self.names:
             event = self._resolved(event.items())
         return [attribute.encode(event.get(attribute.name, MISSING)) for attribute in self.attributes]
 

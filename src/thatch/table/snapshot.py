@@ -46,6 +46,8 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
 def write(path: Path, body: Body) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
     encoded = msgspec.msgpack.encode(body)
     head = MAGIC + len(encoded).to_bytes(8, "little") + zlib.crc32(encoded).to_bytes(4, "little")
     name = path.parent / f".{path.name[:64]}.{secrets.token_hex(8)}.part"

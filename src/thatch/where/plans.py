@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from thatch.errors import shown
 from thatch.region.ball import Ball
 from thatch.region.intervals import EMPTY, Intervals
 from thatch.region.term import Term, simplified
@@ -25,6 +26,7 @@ from thatch.where.like import ANY, WILDCARDS, Pattern, after_prefix, parts_of
 from thatch.where.literals import KIND_NAMES, Literal, Members, as_double, literal_text, negated
 
 PAIRS_MAX = 16  # an AND of two ORs tries at most this many times the cap of combinations
+MEMBERS_NAMED = 100  # of an IN list that are looked at one by one for an error
 OR_MAX = 4  # an OR may gather this many times the cap, to be united and absorbed
 
 Literals = Sequence[Literal | Members]
@@ -364,7 +366,18 @@ class Listed(Atom):
             true = self._any_of(kind, values)  # also where it does not count: Spark refuses what cannot be compared
             return EMPTY if has_null and not self.positive else self.true_or_false(true)
         except ValueError as error:
-            raise BadLiteral(self.slot, f"attribute {self.attribute.name!r}: a member of the IN list {error}") from None
+            which = self._refused(kind, values)
+            problem = f"attribute {self.attribute.name!r}: a member of the IN list {error}{which}"
+            raise BadLiteral(self.slot, problem) from None
+
+    def _refused(self, kind: str, values: list[Any]) -> str:
+        """The member that cannot be, if it is one of the first."""
+        for value in values[:MEMBERS_NAMED]:
+            try:
+                self._any_of(kind, [value])
+            except ValueError:
+                return f": {shown(value) if kind else literal_text(value)}"
+        return ""
 
     def _any_of(self, kind: str, values: list[Any]) -> Intervals:
         """Where the attribute is one of these: plain strings, plain ints, or literals."""
