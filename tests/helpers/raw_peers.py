@@ -134,6 +134,7 @@ async def playing(*plays: Play) -> AsyncIterator[str]:
 
     app = web.Application()
     app.router.add_get("/connect", accept)
+    app.router.add_get("/overlay", accept)
     app.router.add_get("/space", space)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()

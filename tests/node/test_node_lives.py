@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from helpers.commits import Disk
 from helpers.places import Place, copy_plainly, gaps, is_linked, linked, pair, publish, until
-from helpers.raw_peers import run
+from helpers.raw_peers import RawPeer, dialling, playing, run, running, url
 from thatch.client.client import connect
 from thatch.delivery.admission import accept
 from thatch.delivery.history import LIVES_SENT
+from thatch.delivery.journal import NeighbourRow
 from thatch.delivery.neighbour import RETURNED_MAX, parts_of
 from thatch.node.config import Retention
 from thatch.node.metrics import metrics
@@ -171,3 +173,77 @@ def test_returned_interest_goes_in_messages_of_bounded_size() -> None:
     assert [len(each) for each in parts] == [3, 3, 1] and dict(each for part in parts for each in part.items()) == large
     assert [len(each) for each in parts_of({str(at): "TRUE" for at in range(2 * RETURNED_MAX + 1)})] == [1000, 1000, 1]
     assert [len(each) for each in parts_of({"a": "x" * 2**22, "b": "x"})] == [1, 1] and not [*parts_of({})]
+
+
+def test_only_a_neighbour_that_was_met_ends_a_broker_as_an_old_copy(tmp_path: Path) -> None:
+    """Not whatever answers at the address where a neighbour is dialled."""
+    refusal = ["Refused", 0, "", "no", "", "history"]
+
+    async def refuse(peer: RawPeer) -> None:
+        await peer.say(refusal)
+        await peer.closed()
+
+    async def is_over(address: str) -> bool:
+        async with Place(tmp_path / "b1", "B1", neighbours={"B9": address}).up() as node:
+            await until(lambda: "history" in node.driver.refused_by.by_code)
+            node.driver.put_neighbour(NeighbourRow("B9", "known", store="store of B9"))
+            return node.is_over.is_set()
+
+    async def scenario() -> None:
+        async with playing(refuse) as address:
+            assert not await is_over(address), "it was never met"
+            assert not await is_over(address), "it does not say what only B9 would know"
+            refusal[2] = "store of B9"
+            assert await is_over(address)
+
+    run(scenario())
+
+
+def test_who_is_refused_for_its_life_acknowledges_nothing_more(tmp_path: Path) -> None:
+    """What was being written when it was refused is on disk before the broker has ended."""
+    disk = Disk()
+
+    async def scenario() -> None:
+        async with running(tmp_path, before_commit=disk.before_commit) as node, dialling(node, "overlay") as peer:
+            await peer.greet("B9", is_client=False)
+            await peer.read("Resume")
+            async with dialling(node) as ann, await connect(url(node), "bob") as bob:
+                await bob.subscribe("TRUE", durable="all", settled=False)
+                await ann.greet("ann", ["Advertise", ann.seq(), "a", "TRUE"], ["Synced", ann.seq(), 1, {}, {}])
+                await ann.read("Accepted")
+                disk.hold()
+                await ann.say(["Publish", "ann:1", {"price": 1.0}])
+                await asyncio.to_thread(disk.waiting.wait, 5)
+                await peer.say(["Refused", 0, "", "no", "", "history"])
+                await until(node.is_over.is_set)
+                committed = node.store.commits
+                disk.release()
+                await until(lambda: node.store.commits > committed)
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(ann.read("Published"), 0.3)
+
+    run(scenario())
+
+
+def test_of_a_store_and_its_copy_with_two_neighbours_one_goes_on_whichever_is_restarted(tmp_path: Path) -> None:
+    neighbours = [Place(tmp_path / name, name, accept=["B1"]) for name in ("B2", "B3")]
+    dials = {each.name: each.overlay for each in neighbours}
+    original, copy = (Place(tmp_path / name, "B1", neighbours=dials) for name in ("original", "copy"))
+
+    async def ends(place: Place) -> bool:
+        """Whether it is refused, and not linked to both neighbours."""
+        async with place.up() as node:
+            await until(lambda: node.is_over.is_set() or all(is_linked(node, each) for each in dials))
+            return node.is_over.is_set()
+
+    async def scenario() -> None:
+        async with neighbours[0].up() as b2, neighbours[1].up() as b3:
+            assert not await ends(original)
+            for each in original.folder.glob("B1.thatch*"):
+                shutil.copy(each, copy.folder)
+            assert not await ends(copy)
+            for _ in range(2):
+                assert await ends(original) and not await ends(copy)
+            assert b2.driver.neighbours["B1"].life == b3.driver.neighbours["B1"].life
+
+    run(scenario(), 40)

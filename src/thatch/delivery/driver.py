@@ -464,6 +464,12 @@ class Driver:
         """Whether something that may be missing was announced for a durable subscription, up to later than `after`."""
         return self._gap_ends.get((peer, "out"), after) > after
 
+    def ends_here(self, name: str, refused: Refused, store: str) -> bool:
+        """Whether a refusal means that this store is an old copy: it says so, and it comes from the neighbour that is
+        known under this name, whose store it names. `store`: of the one who has greeted over this connection."""
+        row = self.neighbours.get(name)
+        return refused.code == "history" and row is not None and bool(row.store) and row.store in (refused.id, store)
+
     def put_neighbour(self, row: NeighbourRow) -> None:
         """What is known of a neighbour from now on."""
         if self.neighbours.get(row.name) != row:

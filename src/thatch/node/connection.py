@@ -88,9 +88,13 @@ class Connection(Endpoint):
         """The peer broke a rule, outside of what the broker answers: it gets the reason, and is hung up on."""
         self.node.driver.note_refusal(error.code, self.name or self._claims, str(error))
         if self.peer.is_extensible:
-            self.send_refusal(Refused(0, "", str(error), code=error.code), close=True)
+            self.send_refusal(Refused(0, self.refuses_as(error), str(error), code=error.code), close=True)
         else:
             self.close(str(error))
+
+    def refuses_as(self, error: PeerError | CallerError) -> str:
+        """Who refuses the peer, if it has to be able to tell."""
+        return ""
 
     def _decoded(self, data: bytes) -> list[Message]:
         space = self.node.driver.broker.space
@@ -385,7 +389,7 @@ class NeighbourConnection(Connection):
         if isinstance(message, Refused):
             self.was_refused |= not self.was_met
             self.node.driver.note_refused_by(message.code, self.name or "a peer", message.reason)
-            if message.code == "history" and self.name:
+            if self.node.driver.ends_here(self.name, message, self.identity.store if self.identity else ""):
                 self.node.end_as_old_copy(self.name, message.reason)
             if message.code == "cycle" and self.name:
                 self.closes_cycle = True
@@ -412,6 +416,9 @@ class NeighbourConnection(Connection):
     def send_refusal(self, refused: Refused, close: bool) -> None:
         self.closes_cycle |= refused.code == "cycle"
         super().send_refusal(refused, close)
+
+    def refuses_as(self, error: PeerError | CallerError) -> str:
+        return self.node.driver.journal.identity if error.code == "history" else ""
 
     def _fault(self, error: PeerError | CallerError) -> None:
         self.was_refused |= not self.was_met

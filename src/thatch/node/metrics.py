@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from thatch.broker.link import Counts
 from thatch.delivery.driver import Driver
-from thatch.delivery.journal import GapRow
 from thatch.delivery.stream import Stream
 from thatch.node.host import Host
 from thatch.protocol.records import NEIGHBOUR
@@ -80,13 +79,7 @@ def _families(node: Host) -> Iterator[tuple[str, str, str, list[Sample]]]:
         "Events lost to the limit of a durable subscription.",
         [({"queue": each.name}, each.stream.lost) for each in queues],
     )
-    yield (
-        "rollbacks_total",
-        "counter",
-        "Stores that went back to the past: this one, and those of neighbours.",
-        [({}, _rollbacks(node.driver))],
-    )
-    yield from _families_of_gaps(node.driver.gaps, node.driver.gaps_dropped)
+    yield from _families_of_gaps(node.driver)
     yield "store_full", "gauge", "Whether the disk is full.", [({}, float(store.is_full))]
     yield "store_commits_total", "counter", "Transactions.", [({}, store.commits)]
     yield "store_failures_total", "counter", "Transactions that failed and are tried again.", [({}, store.failures)]
@@ -127,15 +120,21 @@ def _rollbacks(driver: Driver) -> int:
     return len(driver.history.rollbacks_after("")) + len(others - ours)
 
 
-def _families_of_gaps(gaps: Sequence[GapRow], dropped: int) -> Iterator[tuple[str, str, str, list[Sample]]]:
+def _families_of_gaps(driver: Driver) -> Iterator[tuple[str, str, str, list[Sample]]]:
+    yield (
+        "rollbacks_total",
+        "counter",
+        "Stores that went back to the past: this one, and those of neighbours.",
+        [({}, _rollbacks(driver))],
+    )
     yield (
         "gaps_dropped_total",
         "counter",
         "Announced intervals that are no longer kept: later ones took their place.",
-        [({}, dropped)],
+        [({}, driver.gaps_dropped)],
     )
     spans: dict[tuple[str, str], float] = {}
-    for gap in gaps:
+    for gap in driver.gaps:
         place = gap.peer.name, gap.side
         spans[place] = spans.get(place, 0.0) + gap.until - gap.since
     yield (

@@ -210,7 +210,7 @@ class Flushed(Message, frozen=True, tag="F", array_like=True):
 
 class Refused(Message, frozen=True, tag="Refused", array_like=True):
     """What you said is refused, and nothing was changed. `seq` is 0 for an event, which `id` names; `table` says of
-    which kind the id is."""
+    which kind the id is. With the code "history", `id` is the store of the one who refuses."""
 
     added: ClassVar[Mapping[str, int]] = {"code": 3}
 

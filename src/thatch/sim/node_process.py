@@ -264,7 +264,8 @@ class NodeEnd(Endpoint):
             self._fault(error)
 
     def _fault(self, error: PeerError | CallerError) -> None:
-        self.send_refusal(Refused(0, "", str(error), code=error.code), close=True)
+        identity = self.driver.journal.identity if error.code == "history" else ""
+        self.send_refusal(Refused(0, identity, str(error), code=error.code), close=True)
 
     def take_all(self, messages: list[Message]) -> None:
         raise NotImplementedError
@@ -504,7 +505,7 @@ class NeighbourEnd(NodeEnd):
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Refused):
-            if message.code == "history" and self.name:
+            if self.driver.ends_here(self.name, message, self.identity.store if self.identity else ""):
                 self.process.end_as_old_copy()
             if message.code == "cycle" and self.name:
                 self.driver.take(message, self.name)
