@@ -87,12 +87,12 @@ def test_t2_10_a_link_with_interest_stays_down_with_all_that_is_kept_for_it() ->
     bench = with_interest()
     assert rejected(greeted(bench, "B2", 2, "B1")).close
     link = bench.broker.links["B2"]
-    assert not link.is_up and link.cycle.endswith("link 'B2' would close a cycle")
+    assert not link.is_up and link.admission.cycle.endswith("link 'B2' would close a cycle")
     assert [each.link for each in bench.handle(Publish("ann:1", {"x": 3}), "ann") if isinstance(each, Send)] == ["B2"]
     assert not is_settled(bench.says("ann", Subscribe, "s", "x > 50"))
     assert not is_settled(bench.handle(Refused(0, "", "no", code="cycle"), "B2"))
     synced(bench.neighbour("B2", session=3, hashes=NOTHING))
-    assert not link.cycle and is_settled(bench.settles("B2"))  # it closes none any more
+    assert not link.admission.cycle and is_settled(bench.settles("B2"))  # it closes none any more
 
 
 def test_t2_10_an_operator_has_it_forgotten() -> None:

@@ -386,7 +386,7 @@ DEFECTS = [
     ),
     # --- Cycles ---
     Defect(
-        "broker/sessions.py", "        if link.is_bare:\n", "        if True:\n",
+        "broker/sessions.py", "        if link.admission.is_bare:\n", "        if True:\n",
         CYCLES + "t2_10_a_link_with_interest_stays_down_with_all_that_is_kept_for_it",
     ),
     Defect(
@@ -394,11 +394,11 @@ DEFECTS = [
         CYCLES + "hole_43_a_link_that_the_other_side_refuses_for_a_cycle_counts_for_nothing_and_leaves_no_record",
     ),
     Defect(
-        "broker/link.py", "        if self.is_new:  # nobody waits for it any longer\n", "        if False:\n",
+        "broker/link.py", "        if self.admission.is_new:  # nobody waits for it\n", "        if False:\n",
         CYCLES + "a_new_link_counts_for_settling_while_it_is_connected",
     ),
     Defect(
-        "broker/link.py", "        if self.is_new:\n            self.mark_unsent()\n", "",
+        "broker/link.py", "        if self.admission.is_new:\n            self.mark_unsent()\n", "",
         CYCLES + "a_new_link_counts_for_settling_while_it_is_connected",
     ),
     Defect(
@@ -406,7 +406,7 @@ DEFECTS = [
         CYCLES + "a_cycle_that_shows_after_the_greeting_is_found_before_anything_is_compared",
     ),
     Defect(
-        "broker/sessions.py", "if each is not link and not each.cycle]", "if each is not link]",
+        "broker/sessions.py", "if each is not link and not each.admission.cycle]", "if each is not link]",
         CYCLES + "what_lies_behind_a_refused_link_may_come_by_another_one",
     ),
     Defect(
@@ -498,8 +498,6 @@ DEFECTS = [
     Defect(
         "delivery/driver.py",
         "count = self.stream(row.name).copy_from(self.stream(row.instead_of), self.clock.stamp())", "count = 0",
-        "count = self.stream(row.name).copy_from(self.stream(row.instead_of), self.clock.stamp())",
-        "count = 0",
         ATTACH + "children_attached_one_after_the_other_get_all_that_was_kept_anywhere",
     ),
     Defect(

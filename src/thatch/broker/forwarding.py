@@ -51,7 +51,7 @@ class Forwarding:
 
     def brokers(self) -> Iterable[Link]:
         """The neighbours, also those that are away; without those that have not begun to compare what they hold."""
-        return (link for link in self.links.values() if not link.is_client and not link.is_new)
+        return (link for link in self.links.values() if not link.is_client and not link.admission.is_new)
 
     def put(
         self,
@@ -274,7 +274,7 @@ class Forwarding:
 
     def admit(self, link: Link) -> None:
         """A neighbour that was not there before is offered all there is."""
-        link.admit()
+        link.admission.admit()
         for entry in self.received.advertisements:
             self._offer_advertisement(entry.id)
         for entry in self.received.subscriptions:

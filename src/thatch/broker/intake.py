@@ -105,7 +105,7 @@ class Intake:
         if source.is_client:
             self._growth.check_clause(where)
             self._forwarding.settings.limits.check(where, region)
-        source.note_interest()
+        source.admission.note_interest()
         self._forwarding.put(table, source.name, own, where, region, expires, cells)
         self._pace.note_change(now)
         self.note_expiry(table, source.name, own, expires)
@@ -166,7 +166,7 @@ class Intake:
         regions = {id: (where, self._growth.region(where)) for id, where in new.items()}
         held = self._forwarding.received.subscriptions.of_link(link)
         leaving = {id: prune for id, prune in gone.items() if id in held}
-        self._links[link].note_interest()
+        self._links[link].admission.note_interest()
         self._forwarding.exchange(link, leaving, regions)
         self._pace.note_change(self._handling.now)
         peer = self._links[link].peer

@@ -55,6 +55,29 @@ class Waiting:
         self.until.pop(link, None)
 
 
+class Admission:
+    """How far a neighbour has come in. Its fields are for reading."""
+
+    def __init__(self, is_new: bool) -> None:
+        # A new one has compared nothing yet: nothing is offered to it, it has no record, and it counts for settling
+        # only while it is connected. A bare one has never said what it wants: nothing can be kept for it.
+        self.is_new = self.is_bare = is_new
+        self.cycle = ""  # why it stays down: its link would close a cycle
+
+    def admit(self) -> None:
+        """It begins to compare what it holds: from now on it is a neighbour, whether it is there or away."""
+        self.is_new = False
+
+    def note_interest(self) -> None:
+        """Something has come from it that events follow."""
+        self.is_bare = False
+
+    def note_cycle(self, reason: str) -> None:
+        """It stays down until its link closes no cycle any more, or an operator decides; or, without a reason, it has
+        come in."""
+        self.cycle = reason
+
+
 @dataclass(slots=True)
 class Counts:
     """What went over a link, for inspection and metrics."""
@@ -109,10 +132,7 @@ class Link:
         self.version = VERSION_MIN  # of the protocol: what both sides speak
         self.members: tuple[str, ...] = ()  # brokers behind it
         self.members_version = VERSION_MIN  # what all of them speak, as far as is known
-        # A new neighbour has compared nothing yet: nothing is offered to it, it has no record, and it counts for
-        # settling only while it is connected. A bare one has never told what it wants: nothing can be kept for it.
-        self.is_new = self.is_bare = not self.is_client
-        self.cycle = ""  # why it stays down: it would close a cycle
+        self.admission = Admission(not self.is_client)
         self.stands_for = ""  # the lost neighbour in whose place it has come
         # Whether a durable subscription lives behind it: its events must survive crashes.
         self.is_durable = peer.kind == DURABLE_QUEUE
@@ -157,7 +177,7 @@ class Link:
         self.sent_pages, self.received_pages = None, ReceivedPages()
         self.peer_session = self.last_seq_received = 0
         self.waiting.clear()
-        if self.is_new:
+        if self.admission.is_new:
             self.mark_unsent()
 
     def disconnect(self) -> None:
@@ -172,20 +192,8 @@ class Link:
 
     def _end_session(self) -> None:
         self.waiting.clear()
-        if self.is_new:  # nobody waits for it any longer
+        if self.admission.is_new:  # nobody waits for it
             self.settled, self._has_unsent = self.sent_total, False
-
-    def admit(self) -> None:
-        """It begins to compare what it holds: from now on it is a neighbour, whether it is there or away."""
-        self.is_new = False
-
-    def note_interest(self) -> None:
-        """Something has come over it that events follow."""
-        self.is_bare = False
-
-    def refuse_for_cycle(self, reason: str) -> None:
-        """It stays down until an operator decides."""
-        self.cycle = reason
 
     def note_greeting(self, hello: Hello) -> None:
         """The peer is greeted so."""
@@ -205,10 +213,11 @@ class Link:
         neighbour may be behind our `own`, or ahead of it. Both sides speak this `version`."""
         self._step(LinkInput.HELLO, LinkAction.MEET)
         self.peer_session, self.last_seq_received = session, seq_of(session, 0)
-        self.agrees, self.version, self.cycle = agrees, version, ""
+        self.agrees, self.version = agrees, version
         is_behind = space is not None and version < GROWTH_STEPS and not space.extends(own)
         self.behind = space if is_behind else None
         self.ahead = None if space is None or own.extends(space) else space
+        self.admission.note_cycle("")
         for table in self.outbound:
             table.set_limits(LIMITS[version])
 

@@ -79,7 +79,7 @@ class Sessions:
             if announced.hashes or not link.is_client:
                 self._resync.send_digest(link)
         if not link.is_client:
-            if link.set_durable(message.durable) and not link.is_new:
+            if link.set_durable(message.durable) and not link.admission.is_new:
                 self._record(link)
             link.set_members(message.members, message.members_version)
             self._announce()
@@ -88,7 +88,7 @@ class Sessions:
         """A peer says something that is numbered: a neighbour that was not there before is one from now on. Whether it
         is handled: meanwhile another link may lead to the same brokers."""
         link = self._links[name]
-        if not link.is_new:
+        if not link.admission.is_new:
             return True
         if self._closes_cycle(link.members, link):
             return False
@@ -103,9 +103,9 @@ class Sessions:
         newcomer = self._links.get(message.link)
         if newcomer is None:
             newcomer = self._new_link(PeerKey(NEIGHBOUR, message.link))
-        if newcomer.is_new:
+        if newcomer.admission.is_new:
             self._admit(newcomer)
-            newcomer.note_interest()  # it takes over what is kept for the lost one
+            newcomer.admission.note_interest()  # it takes over what is kept for the lost one
         if newcomer.is_client:
             raise CallerError(f"{message.link!r} is the name of a client", code="name")
         self._forwarding.stand_for(newcomer, message.instead_of)
@@ -126,16 +126,16 @@ class Sessions:
     def add_link(self, peer: PeerKey) -> Link:
         """A peer that a record names."""
         link = self._new_link(peer)
-        if link.is_new:
+        if link.admission.is_new:
             self._forwarding.admit(link)
-            link.note_interest()  # perhaps, before the restart
+            link.admission.note_interest()  # perhaps, before the restart
         return link
 
     def _admit(self, link: Link) -> None:
         self._forwarding.admit(link)
         self._record(link)
         if self._forwarding.settings.routing == "events":  # they come, whatever it wants
-            link.note_interest()
+            link.admission.note_interest()
 
     def _new_link(self, peer: PeerKey) -> Link:
         """A peer that was not there before."""
@@ -200,7 +200,7 @@ class Sessions:
             if name != self._name and not rivals:
                 continue
             order = list(self._links)
-            younger = max([link, *rivals], key=lambda each: (each.is_new, order.index(each.name)))
+            younger = max([link, *rivals], key=lambda each: (each.admission.is_new, order.index(each.name)))
             reached = f"by link {rivals[0].name!r}" if rivals else "here"
             reason = f"broker {name!r} is reached {reached} already: link {younger.name!r} would close a cycle"
             self._handling.reject(younger.name, Refused(0, "", reason, code="cycle"), close=True)
@@ -212,21 +212,21 @@ class Sessions:
         """A link would close a cycle. It is forgotten if nothing ever came over it; the interest in another one, and
         what is kept for it, are lost only if an operator says so."""
         link.hang_up()
-        if link.is_bare:
+        if link.admission.is_bare:
             self._forget(link.name)
         else:
-            link.refuse_for_cycle(reason)
+            link.admission.note_cycle(reason)
             self._announce()
 
     def _others(self, link: Link) -> list[Link]:
         """The neighbours but one, without those that are refused for a cycle: what is behind them is reached by other
         links."""
-        return [each for each in self._forwarding.brokers() if each is not link and not each.cycle]
+        return [each for each in self._forwarding.brokers() if each is not link and not each.admission.cycle]
 
     def _forget(self, name: str) -> None:
         link = self._links[name]
         self._intake.forget_link(name)
-        if not link.is_new:
+        if not link.admission.is_new:
             self._handling.record(Drop(LinkKey(link.peer)))
         self._settling.forget(name)
         self._flushing.forget(name)
@@ -269,7 +269,7 @@ class Sessions:
                 self._greet(link)
 
     def _durable_but(self, link: Link) -> Iterator[bool]:
-        return (each.is_durable for each in self._links.values() if each is not link and not each.is_new)
+        return (each.is_durable for each in self._links.values() if each is not link and not each.admission.is_new)
 
     def _partition(self) -> str:
         return "" if self._forwarding.cells is None else self._forwarding.cells.id

@@ -247,12 +247,12 @@ class Driver:
         """A neighbour was refused, or refuses. If its link would close a cycle and cannot just go, the log says so, and
         says it once."""
         link = self.broker.links.get(name)
-        if link is not None and link.cycle and name not in self._said_of_cycles:
+        if link is not None and link.admission.cycle and name not in self._said_of_cycles:
             self._said_of_cycles.add(name)
             log.warning(
                 "neighbour %s stays down, with its subscriptions and what is kept for it, until an operator says "
                 "`thatch admin forget %s`, or attaches it elsewhere: %s",
-                name, name, link.cycle,
+                name, name, link.admission.cycle,
             )  # fmt: skip
 
     def note_refusal(self, code: Code, peer: str, reason: str) -> None:

@@ -177,7 +177,7 @@ class AdminDoor:
         stream = node.driver.streams.get(name)
         link = broker.links[name] if is_there else None
         state = "not met yet" if link is None else "up" if link.is_synced else "greeting" if link.is_up else "down"
-        state = "cycle" if link is not None and link.cycle else state
+        state = "cycle" if link is not None and link.admission.cycle else state
         state = "lost" if node.doors.is_lost(name) else state
         counts: dict[str, Any] = {}
         for table in (SUBSCRIPTIONS, ADVERTISEMENTS):

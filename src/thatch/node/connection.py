@@ -431,7 +431,7 @@ class NeighbourConnection(Connection):
             if self.was_met:
                 log.info("neighbour %s is gone%s", self.name, f": {self.reason}" if self.reason else "")
             link = driver.broker.links.get(self.name)
-            is_nothing = link is None or link.is_new
+            is_nothing = link is None or link.admission.is_new
             driver.gone(self.name, self, forget=is_nothing)
             if is_nothing:
                 driver.drop_idle_stream(self.name)

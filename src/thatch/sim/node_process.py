@@ -531,7 +531,7 @@ class NeighbourEnd(NodeEnd):
         if self.session is not None and self.driver.endpoints.get(self.name) is self:
             self.session.end()
             link = self.driver.broker.links.get(self.name)
-            is_nothing = link is None or link.is_new
+            is_nothing = link is None or link.admission.is_new
             self.driver.gone(self.name, self, forget=is_nothing)
             if is_nothing:
                 self.driver.drop_idle_stream(self.name)
