@@ -67,10 +67,10 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
             now += rng.choice((0.2, 1.0, 2.5))
         now = max([now, *(step.at for step in made)]) + 1.0
         made.append(Step(now, "rest", (event(rng),)))
-    made += _growths(seed, brokers, publishers, now)
     limits = random.Random(seed * 31 + 13)
     kept_bytes, kept_seconds = limits.choice(KEPT_BYTES), limits.choice(KEPT_SECONDS)
     is_limited = kept_bytes < KEPT_BYTES[0] or kept_seconds < KEPT_SECONDS[0]
+    made += _growths(seed, brokers, publishers, now, may_restore=not is_limited)
     # What a limit costs plain subscriptions nobody says.
     moves = [] if is_limited else _moves(random.Random(seed * 31 + 9), brokers, links, publishers, now + 1.0)
     now = max([now, *(step.at for step in moves)])
@@ -114,7 +114,7 @@ def _moves(rng: random.Random, brokers: list[str], links: Links, publishers: tup
     return [*steps, Step(at + 3.0, "rest", (event(rng),))]
 
 
-def _growths(seed: int, brokers: list[str], publishers: tuple[str, ...], end: float) -> list[Step]:
+def _growths(seed: int, brokers: list[str], publishers: tuple[str, ...], end: float, may_restore: bool) -> list[Step]:
     """Operators grow the space, most often two at once and differently, amid the other scenes; what is new is used
     soon. Drawn apart: the other steps stay as they are."""
     rng = random.Random(f"growths {seed}")
@@ -124,7 +124,7 @@ def _growths(seed: int, brokers: list[str], publishers: tuple[str, ...], end: fl
     steps = [Step(at, "grow", (rng.choice(brokers), GROWN))]
     if rng.random() < 0.7:
         steps.append(Step(at + rng.choice((0.0, 0.02, 0.3)), "grow", (rng.choice(brokers), OTHER)))
-    if rng.random() < 0.6:  # a backup from before the growth comes back
+    if rng.random() < 0.6 and may_restore:  # a backup from before the growth comes back
         broker = rng.choice(brokers)
         back_up, put_back = max(0.0, at - rng.random()), at + rng.choice((0.05, 0.5, 2.0))
         steps += [Step(back_up, "back_up", (broker,)), Step(put_back, "put_back", (broker, "restore"))]
