@@ -212,3 +212,20 @@ def test_a_flush_is_answered_behind_events_that_wait_for_a_full_disk() -> None:
     while not ann.state.is_flushed(HOME):
         nodes.run(0.005)
     assert len(nodes.seen.got["ann"]) == 6
+
+
+def test_a_flush_is_not_answered_while_events_before_it_cannot_be_read() -> None:
+    """They are sent again on the next connection, when the space has grown here, and so is the flush."""
+    nodes = Nodes(2, latency=0.001)
+    ann = nodes.program("ann", "B1")
+    nodes.run(3.2)
+    process = nodes.network.machines["B1"].process
+    assert process is not None
+    for end in process.ends:
+        if isinstance(end, NeighbourEnd) and end.session is not None:
+            end.session._has_unread = True
+    ann.flush()
+    nodes.run(0.02)
+    assert not ann.state.is_flushed(HOME)
+    nodes.run(3.0)
+    assert ann.state.is_flushed(HOME)

@@ -159,7 +159,7 @@ class NeighbourSession:
         if isinstance(message, Flushed):
             if self._postponed or self._postponed.has_left_out:
                 self._postponed.add(message)
-            else:
+            elif not self._has_unread:  # else it is asked for again, when what comes before it is sent again
                 driver.take(message, self.name)
             return
         if isinstance(message, wire.Returned):
