@@ -13,7 +13,7 @@ from helpers.paths import SOURCE
 
 SEEDS, NODES = "tests/sim/test_sim_seeds.py::test_seeds[0]", "tests/sim/test_sim_nodes.py::test_seeds[0]"
 COMMITS, ROLLBACK = "tests/node/test_node_commits.py::test_", "tests/node/test_node_rollback.py::test_"
-HISTORY = "tests/delivery/test_history.py::test_"
+HISTORY, LIVES = "tests/delivery/test_history.py::test_", "tests/node/test_node_lives.py::test_"
 LINKS, STATE = "tests/broker/test_broker_links.py::test_", "tests/broker/test_client_state.py::test_"
 DIGESTS, DURABLE = "tests/broker/test_digests.py::test_", "tests/broker/test_broker_durable.py::test_"
 PAGES, CYCLES = "tests/broker/test_pages.py::test_", "tests/broker/test_cycles.py::test_"
@@ -609,6 +609,59 @@ DEFECTS = [
     Defect(
         "delivery/postponed.py", "self._publishers[publisher] -= 1", "self._publishers[publisher] = 0",
         "tests/delivery/test_postponed.py::test_what_a_publisher_published_waits_as_long_as_anything_before_it_does",
+    ),
+    # --- Lives, restores and refusals ---
+    Defect(
+        "delivery/history.py", "max(0, min(number, end) - max(", "max(0, number - max(",
+        HISTORY + "what_is_missing_of_numbers_that_a_peer_has_made_up_fits_into_a_store",
+    ),
+    Defect(
+        "delivery/history.py", " or own.lacks(message):", ":",
+        LIVES + "a_restored_broker_does_not_silence_a_healthy_neighbour",
+    ),
+    Defect(
+        "delivery/history.py", "return (mark or row.id) if", "return row.id if",
+        LIVES + "of_two_copies_of_a_restored_file_one_is_admitted",
+    ),
+    Defect(
+        "delivery/history.py", "[*restored][-RESTORES_MAX:]", "[*restored][-LIVES_SENT:]",
+        HISTORY + "a_store_that_was_restored_often_is_told_from_an_old_copy_of_it",
+    ),
+    Defect(
+        "delivery/neighbour.py", "since = min(each.since for each in self._rollbacks)",
+        "since = self._rollbacks[-1].since", LIVES + "of_two_rollbacks_before_a_neighbour_comes_both_are_announced",
+    ),
+    Defect(
+        "delivery/neighbour.py", "characters + size > RETURNED_CHARACTERS_MAX", "False",
+        LIVES + "returned_interest_goes_in_messages_of_bounded_size",
+    ),
+    Defect(
+        "delivery/driver.py", "            self.announce_rollback()\n", "            pass\n",
+        LIVES + "a_rollback_that_only_a_neighbour_notices_is_announced_for_durable_subscriptions_here",
+    ),
+    Defect(
+        "delivery/driver.py", "bool(row.store) and row.store in (refused.id, store)", "True",
+        LIVES + "only_a_neighbour_that_was_met_ends_a_broker_as_an_old_copy",
+    ),
+    Defect(
+        "delivery/queues.py", "        self._driver.announce_rollback()\n", "        pass\n",
+        LIVES + "of_two_rollbacks_before_a_neighbour_comes_both_are_announced",
+    ),
+    Defect(
+        "delivery/queues.py", "and not self._has_asked(queue, rollback.at):", ":",
+        LIVES + "a_client_that_asks_again_long_after_a_restore_hears_what_may_be_missing",
+    ),
+    Defect(
+        "delivery/queues.py", "where = self._readable(where, name)", "pass",
+        LIVES + "returned_interest_in_what_the_space_had_only_later_keeps_everything",
+    ),
+    Defect(
+        "node/server.py", "        self.gate.shut()\n", "        pass\n",
+        LIVES + "who_is_refused_for_its_life_acknowledges_nothing_more",
+    ),
+    Defect(
+        "node/metrics.py", "len(others - ours)", "len(others | ours)",
+        LIVES + "a_client_that_asks_again_long_after_a_restore_hears_what_may_be_missing",
     ),
 ]  # fmt: skip
 each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=[f"{each.path}: {each.wrong.strip()}" for each in DEFECTS])
