@@ -652,7 +652,7 @@ DEFECTS = [
         LIVES + "a_client_that_asks_again_long_after_a_restore_hears_what_may_be_missing",
     ),
     Defect(
-        "delivery/queues.py", "where = self._readable(where, name)", "pass",
+        "delivery/queues.py", "where = self._known(where, name)", "pass",
         LIVES + "returned_interest_in_what_the_space_had_only_later_keeps_everything",
     ),
     Defect(

@@ -264,11 +264,12 @@ class Queues:
         elif isinstance(message, wire.DurableCancel):
             self._cancel(message.id, reader)
 
-    def _known(self, where: str) -> str:
-        """A clause; or everything, if it uses what this node does not know yet."""
+    def _known(self, where: str, name: str) -> str:
+        """A clause that was returned; or everything, if it uses what this node does not know yet."""
         try:
             self._driver.broker.check_clause(where)
-        except CallerError:
+        except CallerError as error:
+            log.warning("durable subscription %s was returned and cannot be read, so all is kept: %s", name, error)
             return "TRUE"
         return where
 
@@ -285,7 +286,7 @@ class Queues:
                 continue
             if name in self._cancelled:
                 continue
-            where = self._known(where)
+            where = self._known(where, name)
             queue = self._queues.get(name)
             if queue is not None and self._has_asked(queue, rollback.at):
                 continue
@@ -295,18 +296,8 @@ class Queues:
                 queue = self._made(row)
             if where not in (queue.where, *queue.returned):
                 queue.returned.append(where)  # which of them was asked for last, only the client knows
-                where = self._readable(where, name)
                 queue.subscribe(f"({queue.where}) OR ({where})" if queue.where else where)
                 self._driver.announce_gap(queue.stream.peer, "out", rollback.since, now, None)
-
-    def _readable(self, where: str, name: str) -> str:
-        """A clause that was returned; if it names what the space had only after the backup, everything is kept."""
-        try:
-            self._driver.broker.space.where(where)
-        except CallerError as error:
-            log.warning("durable subscription %s was returned and cannot be read, so all is kept: %s", name, error)
-            return "TRUE"
-        return where
 
     def _has_asked(self, queue: Queue, rollback_at: float) -> bool:
         """Whether its client has asked for a durable subscription after the store went back to the past: what it wanted
