@@ -381,7 +381,7 @@ DEFECTS = [
         PAGES + "t1_7_an_event_a_replace_and_a_cut_between_any_two_pages",
     ),
     Defect(
-        "broker/resync.py", "if pages.note_space(*space):", "if not pages.note_space(*space):",
+        "broker/growth.py", "            if link.is_met:\n", "            if link.is_met and not link.is_listing:\n",
         PAGES + "a_space_that_grows_between_pages_is_said_before_the_next_one",
     ),
     # --- Cycles ---
