@@ -76,6 +76,9 @@ async def seven(folder: Path) -> AsyncIterator[tuple[dict[str, Node], BrokerProc
             }
             nodes[name] = await stack.enter_async_context(running(folder, name, space=SPACE, **settings))
         await asyncio.to_thread(lost.wait_ready)
+        async with asyncio.timeout(20):  # what settles speaks of the brokers that are linked
+            while not all(_is_linked(nodes[name], (*LINKS.get(name, ()), *accept[name])) for name in nodes):
+                await asyncio.sleep(0.02)
         yield nodes, lost
 
 
@@ -84,6 +87,11 @@ async def wait_known(nodes: dict[str, Node]) -> None:
     async with asyncio.timeout(20):
         while not all(_is_known(node) for node in nodes.values()):
             await asyncio.sleep(0.02)
+
+
+def _is_linked(node: Node, neighbours: tuple[str, ...]) -> bool:
+    links = node.driver.broker.links
+    return all(name in links and links[name].knows_all for name in neighbours)
 
 
 def _is_known(node: Node) -> bool:
