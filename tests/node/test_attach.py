@@ -57,6 +57,9 @@ class Star:
         await self.start("B2", "B1")
         for name in ("B3", "B9"):
             await self.start(name, "B2")
+        async with asyncio.timeout(10):  # what settles speaks of the brokers that are linked
+            while not all(self._is_linked(name) for name in ("B1", "B3", "B9")):
+                await asyncio.sleep(0.01)
         for name in publishers:
             self.publishers[name] = await connect(url(self.nodes[name]), f"p-{name}")
             await self.publishers[name].advertise("TRUE")
@@ -65,6 +68,10 @@ class Star:
                 await client.subscribe(where, durable="all")
         await self.wait_durable(publishers)
         await self.stop("B2")
+
+    def _is_linked(self, name: str) -> bool:
+        link = self.nodes[name].driver.broker.links.get("B2")
+        return link is not None and link.knows_all
 
     async def end(self) -> None:
         for client in self.publishers.values():
