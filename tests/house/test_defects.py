@@ -14,6 +14,7 @@ from helpers.paths import SOURCE
 SEEDS, NODES = "tests/sim/test_sim_seeds.py::test_seeds[0]", "tests/sim/test_sim_nodes.py::test_seeds[0]"
 COMMITS, ROLLBACK = "tests/node/test_node_commits.py::test_", "tests/node/test_node_rollback.py::test_"
 HISTORY, LIVES = "tests/delivery/test_history.py::test_", "tests/node/test_node_lives.py::test_"
+STREAMS = "tests/cli/test_streams.py::test_"
 LINKS, STATE = "tests/broker/test_broker_links.py::test_", "tests/broker/test_client_state.py::test_"
 DIGESTS, DURABLE = "tests/broker/test_digests.py::test_", "tests/broker/test_broker_durable.py::test_"
 PAGES, CYCLES = "tests/broker/test_pages.py::test_", "tests/broker/test_cycles.py::test_"
@@ -662,6 +663,34 @@ DEFECTS = [
     Defect(
         "node/metrics.py", "len(others - ours)", "len(others | ours)",
         LIVES + "a_client_that_asks_again_long_after_a_restore_hears_what_may_be_missing",
+    ),
+    # --- What a command names, prints and is told ---
+    Defect(
+        "errors.py", 'return "" if stat.S_ISREG(mode) else', 'return "" if not stat.S_ISDIR(mode) else',
+        "tests/node/test_admin.py::test_a_backup_replaces_backups_only",
+    ),
+    Defect(
+        "node/backup.py", 'return "store" if read_mark(connection) is None else "backup"', 'return "backup"',
+        ROLLBACK + "a_backup_does_not_overwrite_the_store_of_another_broker",
+    ),
+    Defect(
+        "broker/forwarding.py", "self.counts_of_gone.note_all(self.links.pop(name).counts)", "self.links.pop(name)",
+        "tests/node/test_node.py::test_totals_of_events_do_not_fall_when_a_client_is_forgotten",
+    ),
+    Defect(
+        "cli/subscribe.py", "    check_output()\n", "", STREAMS + "without_standard_output_nothing_is_acknowledged",
+    ),
+    Defect(
+        "cli/publish.py", "elif isinstance(error, CallerError):", "elif error:",
+        STREAMS + "what_was_not_acknowledged_is_not_said_to_be_refused",
+    ),
+    Defect(
+        "space/json_values.py", "        if twice is not None:", "        if False:",
+        STREAMS + "a_key_that_is_given_twice_is_refused_wherever_events_are_read",
+    ),
+    Defect(
+        "client/client.py", "if not (_TEXT.issuperset(map(type, event))", "if not (True",
+        "tests/client/test_client_arguments.py::test_arguments_of_another_type_are_refused_before_they_are_sent",
     ),
 ]  # fmt: skip
 each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=[f"{each.path}: {each.wrong.strip()}" for each in DEFECTS])
