@@ -167,6 +167,10 @@ class Link:
         self.is_synced = self.state is LinkState.SYNCED
         self.is_listing = self.state is LinkState.LISTING
         self.is_met = self.is_synced or self.is_listing or self.state is LinkState.MET
+        if self.state is LinkState.DOWN:
+            self.waiting.clear()
+            if self.admission.is_new:  # nobody waits for it
+                self.settled, self._has_unsent = self.sent_total, False
 
     def connect(self, session: int, digest_key: bytes) -> None:
         """The link is up: a session begins."""
@@ -183,17 +187,10 @@ class Link:
     def disconnect(self) -> None:
         """The link is down: the session has ended."""
         self._step(LinkInput.LINK_DOWN, LinkAction.END)
-        self._end_session()
 
     def hang_up(self) -> None:
         """The peer broke a rule: the session ends from here."""
         self._step(LinkInput.FAULT, LinkAction.HANG_UP)
-        self._end_session()
-
-    def _end_session(self) -> None:
-        self.waiting.clear()
-        if self.admission.is_new:  # nobody waits for it
-            self.settled, self._has_unsent = self.sent_total, False
 
     def note_greeting(self, hello: Hello) -> None:
         """The peer is greeted so."""
