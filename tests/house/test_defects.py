@@ -129,8 +129,8 @@ DEFECTS = [
         "self.session, self._synced_at = session, 0", SEEDS,
     ),
     Defect(
-        "broker/link.py", "self.peer_session = self.last_seq_received = 0\n        self.waiting.clear()",
-        "self.waiting.clear()", LINKS + "a_new_connection_forgets_the_session_before",
+        "broker/link.py", "self.peer_session = self.last_seq_received = 0\n        self._end_session()",
+        "self._end_session()", LINKS + "a_new_connection_forgets_the_session_before",
     ),
     # --- What has settled ---
     Defect(
@@ -146,7 +146,7 @@ DEFECTS = [
         LINKS + "a_neighbour_settles_nothing_that_it_was_not_sent",
     ),
     Defect(
-        "broker/link.py", "self.sent_total - (self.sent_count - count))", "self.sent_total)",
+        "broker/link.py", "return self.sent_total - (self.sent_count - count)", "return self.sent_total",
         "tests/broker/test_incremental.py::test_no_faster_than_the_neighbour_settles_it",
     ),
     Defect(

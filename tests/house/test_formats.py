@@ -75,6 +75,8 @@ MESSAGES: dict[str, m.Message] = {
     "Settled": m.Settled(SEQ),
     "F": m.Flushed(SEQ),
     "Refused": m.Refused(SEQ, "s", "no", "subscriptions"),
+    "except": m.SettledExcept(SEQ, ("B2", "B3"), 4, "alerts"),
+    "D": m.Durable(SEQ, True),
     "LinkUp": m.LinkUp(3, True, True),
     "LinkDown": m.LinkDown(True),
     "Tick": m.Tick(),

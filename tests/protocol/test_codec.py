@@ -23,6 +23,7 @@ from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Digest,
+    Durable,
     Extend,
     Flush,
     Flushed,
@@ -36,6 +37,7 @@ from thatch.protocol.messages import (
     Refused,
     Replace,
     Settled,
+    SettledExcept,
     Subscribe,
     Synced,
     Tick,
@@ -83,6 +85,8 @@ MESSAGES: dict[type[Message], tuple[st.SearchStrategy[Any], ...]] = {
     Settled: (numbers,),
     Flushed: (numbers,),
     Grow: (numbers, numbers, texts, texts, st.booleans()),
+    SettledExcept: (numbers, st.lists(texts).map(tuple), numbers, texts),
+    Durable: (numbers, st.booleans()),
     Refused: (numbers, texts, texts, texts, texts),
 }
 messages = st.one_of([st.builds(kind, *fields) for kind, fields in MESSAGES.items()])
@@ -102,6 +106,8 @@ EXAMPLES: dict[type[Message], Message] = {
     Settled: Settled(1),
     Flushed: Flushed(1),
     Grow: Grow(1, 2, "B1", "{}", True),
+    SettledExcept: SettledExcept(1, ("B2",), 3),
+    Durable: Durable(1, True),
     Refused: Refused(1, "s", "because", "subscriptions"),
 }
 LATER: dict[str, Any] = {

@@ -67,7 +67,7 @@ def test_no_tag_is_missing_or_used_again() -> None:
     never = {"LinkUp", "LinkDown", "Tick", "Persisted"}
     tags = {tag for tag in PINNED if tag != "frame"}
     assert {tag for tag, kind in KINDS.by_tag.items() if kind.since == VERSION_MIN} == tags - never
-    local = (m.LinkUp, m.LinkDown, m.Attached, m.Retune, m.Tick, m.Persisted, m.UnknownKind)
+    local = (m.LinkUp, m.LinkDown, m.Away, m.Attached, m.Retune, m.Tick, m.Persisted, m.UnknownKind)
     assert {each.__struct_config__.tag for each in local} == RESERVED
     for kind in KINDS.by_tag.values():
         assert kind.is_ignorable is (kind.fallback is None) and not (kind.is_ignorable and _is_numbered(kind))

@@ -11,6 +11,8 @@ In reading order:
     mergers       several subscriptions forwarded as one, under ids of the link's own
     outbound      what one neighbour was sent: covered, merged, preserved
     statistics    how far from its subscriber an event parts from those of others: what pruning goes by
+    waits         what waits for links to settle, and what is said meanwhile
+    pending       advertisements that have not settled over a link
     link_states   the states of a link: what each input does in each of them
     link          one neighbour: its session, what it was sent, what has settled
     pace          how fast preserved subscriptions are replaced
@@ -21,6 +23,8 @@ In reading order:
     flushing      events that are on their way: when they have come, and the answers to `Flush`
     own_space     the space, what clauses mean in it, and what of it has opened
     growth        how the space grows
+    greetings     what neighbours are told about this side of their links
+    placeholders  what is kept for a neighbour that is away and may want it
     intake        subscriptions and advertisements come, change and leave
     resync        a peer says what it holds, and is sent what differs
     sessions      links come up, greet, are met, go down

@@ -10,7 +10,7 @@ Each kind of message is handled by one part of the broker:
 
     subscriptions, advertisements, leases   intake.py         a session begins and ends   sessions.py
     what a peer holds is compared           resync.py          a space grows               growth.py
-    what has settled                        settling.py        an event                    router.py
+    what has settled        settling.py, placeholders.py       an event                    router.py
     what was on its way has come            flushing.py
 
 A wrong message of a client is refused before anything changes. A wrong message of a neighbour is its fault: it gets the
@@ -24,6 +24,7 @@ from typing import Any, cast, overload
 
 from thatch.broker.flushing import Flushing
 from thatch.broker.forwarding import Forwarding
+from thatch.broker.greetings import Greetings
 from thatch.broker.growth import Growth
 from thatch.broker.handling import Handling
 from thatch.broker.image import Decision
@@ -33,6 +34,7 @@ from thatch.broker.link_states import INPUTS, LinkAction
 from thatch.broker.outbound import OutboundTable
 from thatch.broker.own_space import Compile, ReadSpace
 from thatch.broker.pages import CHARACTERS_MAX
+from thatch.broker.placeholders import Placeholders
 from thatch.broker.policy import Settings
 from thatch.broker.restore import LiveRecords, image_of
 from thatch.broker.resync import Resync
@@ -49,7 +51,9 @@ from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Attached,
+    Away,
     Digest,
+    Durable,
     Effect,
     Extend,
     Flush,
@@ -67,6 +71,7 @@ from thatch.protocol.messages import (
     Retune,
     Sequenced,
     Settled,
+    SettledExcept,
     Subscribe,
     Synced,
     Tick,
@@ -118,13 +123,18 @@ class Broker:
         self._settling = Settling(forwarding, handling)
         self._flushing = Flushing(forwarding, handling)
         self._growth = growth = Growth(name, self._router, forwarding, self._settling, handling, compile, read_space)
-        self._intake = intake = Intake(name, forwarding, self._router, growth, handling)
+        greetings = Greetings(name, forwarding, growth, handling)
+        placeholders = Placeholders(forwarding, greetings, handling)
+        self._intake = intake = Intake(name, forwarding, self._router, growth, placeholders, handling)
         self._resync = resync = Resync(name, forwarding, growth, intake, handling, page_characters)
-        self._sessions = Sessions(name, forwarding, self._settling, self._flushing, growth, intake, resync, handling)
+        self._sessions = Sessions(
+            name, forwarding, self._settling, self._flushing, growth, greetings, intake, resync, handling
+        )
         self._handlers: dict[type, Callable[[Any, str], None]] = {
             Subscribe: intake.subscribe, Replace: intake.put, Advertise: intake.put,
             Unsubscribe: intake.unsubscribe, Unadvertise: intake.drop, Tick: intake.tick,
-            Settled: self._settling.settle, Flush: self._flushing.flush, Flushed: self._flushing.note,
+            Settled: placeholders.settle, SettledExcept: placeholders.settle_except, Away: placeholders.go_away,
+            Flush: self._flushing.flush, Flushed: self._flushing.note, Durable: greetings.take_durable,
             Extend: growth.extend, Grow: growth.grow, Digest: resync.answer, Accepted: resync.accepted,
             Page: resync.take_page, Synced: resync.apply, Hello: self._sessions.hello,
             LinkUp: self._sessions.link_up, LinkDown: self._sessions.link_down, Refused: self._sessions.refused,

@@ -11,10 +11,11 @@ find no route. Events that come from both are handed on once. A flush that meets
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from thatch.broker.waits import Missing, together
 from thatch.errors import CallerError, shown
 from thatch.protocol.digest import differing, hashed
 from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, check_link_name, event_prefix
@@ -32,6 +33,7 @@ from thatch.protocol.messages import (
     Replace,
     Send,
     Settled,
+    SettledExcept,
     Subscribe,
     Synced,
     Unadvertise,
@@ -59,6 +61,8 @@ class Home:
     is_synced: bool = False
     count: int = 0
     settled: int = 0  # seq
+    excepted: int = 0  # seq: what has settled except behind `missing`
+    missing: Missing = field(default_factory=Missing)
     version: int = VERSION_MIN  # of the protocol that it speaks
     is_flushing: bool = False  # asked to, and no answer has come
     flushed_at: int = 0  # seq of the last flush in this session
@@ -73,6 +77,7 @@ class Home:
     def connect(self, session: int) -> None:
         self.before.clear()
         self.session, self.is_up, self.is_synced, self.count, self.settled = session, True, False, 0, 0
+        self.excepted, self.missing = 0, Missing()
         self.peer_session = self.flushed_at = 0
 
     def disconnect(self) -> None:
@@ -111,6 +116,9 @@ class Home:
             if self.changed_at[first] > self.settled:
                 break
             del self.changed_at[first]
+
+    def settle_except(self, message: SettledExcept) -> None:
+        self.excepted, self.missing = message.seq, Missing(message.brokers, message.others)
 
     def hold(self, key: Key, where: str, expires: float | None) -> None:
         self.wheres[key] = where
@@ -239,6 +247,20 @@ class ClientState:
         home = self.homes[broker]
         return home.is_synced and home.settled >= home.changed_at.get((table, id), 0)
 
+    def missing(self, broker: str, table: str, id: str) -> Missing | None:
+        """The brokers that the last change of an id has not reached because they are away: none if it has settled. None
+        if it has neither settled nor settled except behind some."""
+        home = self.homes[broker]
+        if self.is_settled(broker, table, id):
+            return Missing()
+        at = home.changed_at.get((table, id), 0)
+        return home.missing if home.is_synced and 0 < at <= home.excepted else None
+
+    def missing_names(self, broker: str, table: str, ids: Iterable[str]) -> tuple[str, ...]:
+        """The same for several ids, as people read them."""
+        parts = [self.missing(broker, table, id) for id in ids]
+        return together(part for part in parts if part is not None).names
+
     def _put(self, broker: str, table: str, id: str, where: str, expires: float | None, kind: Any) -> list[Send]:
         home = self.homes[broker]
         key = table, id
@@ -278,12 +300,14 @@ class ClientState:
             home.settle(message.seq)
         elif isinstance(message, Flushed) and session_of(message.seq) == home.session:
             home.note_flushed(message.seq)
+        elif isinstance(message, SettledExcept) and session_of(message.seq) == home.session:
+            home.settle_except(message)
         elif isinstance(message, Accepted):
             home.before.pop(message.seq, None)
         elif isinstance(message, Refused):
             self.refusals.append(message)
             home.take_back(message)
-        elif not isinstance(message, Accepted | Settled | Flushed | Hello | Digest):
+        elif not isinstance(message, Accepted | Settled | SettledExcept | Flushed | Hello | Digest):
             raise CallerError(f"a client takes no {type(message).__name__}")
         return []
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.handling import Handling
-from thatch.broker.link import Link, Waiting
+from thatch.broker.link import Link
+from thatch.broker.waits import Waiting
 from thatch.errors import PeerError
 from thatch.protocol.messages import Flush, Flushed, session_of
 from thatch.protocol.versions import FLUSHES
@@ -93,7 +94,7 @@ class Flushing:
         if waiting and waiting[-1].until == until:
             waiting[-1].include(message.seq)
         else:
-            settles = source.hold(message.seq) if source.version < FLUSHES else None
+            settles = source.waiting.hold(message.seq) if source.version < FLUSHES else None
             waiting.append(WaitingFlush(message.seq, until, settles))
 
     def note(self, message: Flushed, link: str) -> None:

@@ -316,13 +316,16 @@ class Forwarding:
         """What to send to a neighbour after a message has been handled: the net change."""
         if link.outbound.subscriptions.preserved:
             link.outbound.subscriptions.end_preserved()
-        if not link.outbound.subscriptions.has_changed and not link.outbound.advertisements.has_changed:
+        if not any(table.changed or table.pages.has_gone for table in link.outbound):
             return []
+        advertised = list(link.outbound.advertisements.changed)
         if link.is_listing:
             link.mark_unsent()  # it travels in a page, or when all is listed
+            note_advertised(link, advertised)
             return []
         if not link.is_synced:
             link.mark_unsent()
+            note_advertised(link, advertised)
             for table in link.outbound:
                 table.skip_updates()
             return []
@@ -335,6 +338,7 @@ class Forwarding:
             updates += _updates(Subscribe, Replace, Unsubscribe, subscribe, link)
             updates += [Unsubscribe(link.next_seq(), id, prune=_of([id], prunes)) for id in unsubscribe]
         updates += [Unadvertise(link.next_seq(), id) for id in unadvertise]
+        note_advertised(link, advertised)
         if self.cells is not None and link.agrees:
             updates = [self._with_cells(message, self.cells) for message in updates]
         sent, withdrawn = len(advertise) + len(subscribe), len(unadvertise) + len(unsubscribe)
@@ -370,12 +374,20 @@ class Forwarding:
                 others = {each for id, ids in outbound.aliases.items() for each in ids if each != id}
                 assert live.keys() - others == wanted.keys()
                 if link.is_synced:
-                    assert outbound.sent == outbound.forwarded() and not outbound.has_changed
+                    assert (
+                        outbound.sent == outbound.forwarded() and not outbound.changed and not outbound.pages.has_gone
+                    )
 
     def _is_offered(self, table: str, entry: Entry, link: Link) -> bool:
         if table == SUBSCRIPTIONS:
             return self.settings.routing != "events" and _is_to(entry, link, self.toward(entry))
         return self.settings.routing == "advertisements" and link.hears_from(entry.link)
+
+
+def note_advertised(link: Link, ids: Iterable[str]) -> None:
+    """What a neighbour is to know of these advertisements has changed: it was sent, or will be."""
+    offered = link.outbound.advertisements.wheres
+    link.pending.note(ids, offered, link.sent_total, max(link.settled, link.excepted))
 
 
 def _is_to(entry: Entry, link: Link, toward: dict[str, None] | None) -> bool:

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.handling import Handling
-from thatch.broker.link import Link, Waiting
+from thatch.broker.link import Link
 from thatch.broker.own_space import Compile, OwnSpace, ReadSpace
 from thatch.broker.router import Router
 from thatch.broker.settling import Settling
+from thatch.broker.waits import Waiting
 from thatch.errors import CallerError, PeerError
 from thatch.protocol.messages import OPERATOR, Extend, Grow, Message, Refused
 from thatch.protocol.records import SpaceRecord

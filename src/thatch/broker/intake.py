@@ -10,6 +10,7 @@ from thatch.broker.growth import Growth
 from thatch.broker.handling import Handling
 from thatch.broker.link import Link
 from thatch.broker.pace import Pace
+from thatch.broker.placeholders import Placeholders
 from thatch.broker.router import Router
 from thatch.errors import CallerError, shown
 from thatch.protocol.ids import ADVERTISEMENTS, ENTRY_NAMES, SUBSCRIPTIONS, is_of_broker, overlay_id
@@ -26,9 +27,17 @@ from thatch.protocol.records import (
 
 
 class Intake:
-    def __init__(self, name: str, forwarding: Forwarding, router: Router, growth: Growth, handling: Handling) -> None:
+    def __init__(
+        self,
+        name: str,
+        forwarding: Forwarding,
+        router: Router,
+        growth: Growth,
+        placeholders: Placeholders,
+        handling: Handling,
+    ) -> None:
         """`name`: of the broker."""
-        self._name, self._forwarding, self._router = name, forwarding, router
+        self._name, self._forwarding, self._router, self._placeholders = name, forwarding, router, placeholders
         self._links, self._growth, self._handling = forwarding.links, growth, handling
         self._pace = Pace()
         self._expiries: dict[tuple[str, str, str], float] = {}  # (table, link, id)
@@ -141,6 +150,7 @@ class Intake:
 
     def send_updates(self) -> None:
         """Send each neighbour the net change, and record what is preserved for it."""
+        self._placeholders.follow()
         for link in self._forwarding.brokers():
             self._handling.send(link.name, *self._forwarding.drain_updates(link))
             for id, saved in link.outbound.subscriptions.take_unsaved().items():
@@ -188,13 +198,14 @@ class Intake:
 
     def _own_id(self, table: str, source: Link, id: str) -> str | None:
         """The id by which the overlay knows it: a client's id with where it lives. None for an echo of our own
-        advertisement; a subscription of ours that comes back may be preserved there, and cover others."""
+        advertisement, and for what only this broker says on the neighbour's behalf; a subscription of ours that comes
+        back may be preserved there, and cover others."""
         if source.is_client:
             if not id:
                 raise CallerError("an id must not be empty", code="id")
             return overlay_id(self._name, source.name, id)
         is_echo = table == ADVERTISEMENTS and is_of_broker(id, self._name)
-        return None if is_echo else id
+        return None if is_echo or id.startswith(source.pending.prefix) else id
 
     def check_invariants(self) -> None:
         for table, link, id in self._expiries:

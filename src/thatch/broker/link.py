@@ -9,50 +9,27 @@ answers with the last one that has settled on its side. What came over link K ha
 has settled all that was sent on it up to then; because the overlay is a tree no broker waits in a circle. Counting all
 that was sent, not only what this message caused, makes one rule of many: a subscription that is held back waits for
 those that cover it, an unsubscription for what it promoted.
+
+Away. A neighbour that is not there for a long time is not waited for: what came over other links has then settled
+*except* behind it. `excepted` is the mark for what a neighbour itself has settled with such exceptions.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from thatch.broker.link_states import STEPS, LinkAction, LinkInput, LinkState
 from thatch.broker.outbound import OutboundTables
 from thatch.broker.pages import ReceivedPages, SentPages
+from thatch.broker.pending import PendingAdvertisements
 from thatch.broker.policy import Policy
+from thatch.broker.waits import Missing, Waits, together
 from thatch.errors import PeerError
-from thatch.protocol.ids import event_prefix
+from thatch.protocol.ids import event_prefix, placeholder_prefix
 from thatch.protocol.messages import Hello, Sequenced, seq_of, session_of
 from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 from thatch.protocol.versions import GROWTH_STEPS, LIMITS, VERSION_MAX, VERSION_MIN
 from thatch.space.space import Space
-
-
-@dataclass(slots=True)
-class Waiting:
-    """A message that has been handled and has not settled: until what had been sent over other links has."""
-
-    seq: int
-    until: dict[str, int]  # link -> its `sent_total` then
-    is_held: bool = False  # something else has to come first
-
-    def include(self, seq: int) -> None:
-        """A later message waits for the same."""
-        self.seq = seq
-
-    def is_over(self, links: Mapping[str, Link]) -> bool:
-        """Whether all of it has settled by now."""
-        for name in [name for name, total in self.until.items() if links[name].settled >= total]:
-            del self.until[name]
-        return not self.until and not self.is_held
-
-    def release(self) -> None:
-        """What had to come first has come."""
-        self.is_held = False
-
-    def forget(self, link: str) -> None:
-        self.until.pop(link, None)
 
 
 class Admission:
@@ -134,14 +111,19 @@ class Link:
         self.members_version = VERSION_MIN  # what all of them speak, as far as is known
         self.admission = Admission(not self.is_client)
         self.stands_for = ""  # the lost neighbour in whose place it has come
-        # Whether a durable subscription lives behind it: its events must survive crashes.
-        self.is_durable = peer.kind == DURABLE_QUEUE
+        self.says_durable = peer.kind == DURABLE_QUEUE  # a durable subscription lives behind it
+        self.is_durable = self.says_durable  # its events must survive crashes: also for what it may want
         self.peer_session = 0  # of what comes
         self.last_seq_received = 0  # in this session of the peer
-        self.waiting: deque[Waiting] = deque()
+        self.waiting = Waits()
         self.sent_count = 0  # in this session
         self.sent_total = 0
         self.settled = 0
+        self.excepted = 0  # of `sent_total`: what has settled except behind some brokers
+        self.is_away = False  # for so long that nobody waits for it
+        self.is_there = False  # in this session, what it was sent at the beginning has settled, perhaps with exceptions
+        self.pending = PendingAdvertisements(placeholder_prefix(owner, self.name))
+        self.missing = Missing()  # brokers behind which something has not settled
         self._replaced_at = 0  # the first that was sent when preserved ones were last replaced
         self._synced_at = 0  # the count of `Synced` in this session
         self.sent_pages: SentPages | None = None  # while the neighbour is sent what differs
@@ -168,6 +150,7 @@ class Link:
         self.is_listing = self.state is LinkState.LISTING
         self.is_met = self.is_synced or self.is_listing or self.state is LinkState.MET
         if self.state is LinkState.DOWN:
+            self.is_there = False
             self.waiting.clear()
             if self.admission.is_new:  # nobody waits for it
                 self.settled, self._has_unsent = self.sent_total, False
@@ -180,6 +163,7 @@ class Link:
         self.digest_key = digest_key
         self.sent_pages, self.received_pages = None, ReceivedPages()
         self.peer_session = self.last_seq_received = 0
+        self.is_there = False
         self.waiting.clear()
         if self.admission.is_new:
             self.mark_unsent()
@@ -195,15 +179,6 @@ class Link:
     def note_greeting(self, hello: Hello) -> None:
         """The peer is greeted so."""
         self.announced = hello
-
-    def was_greeted_with(self, members: tuple[str, ...], durable: bool, members_version: int) -> bool:
-        """Whether the last greeting said so."""
-        last = self.announced
-        return last is not None and (last.members, last.durable, last.members_version) == (
-            members,
-            durable,
-            members_version,
-        )
 
     def meet(self, session: int, agrees: bool, space: Space | None, own: Space, version: int) -> None:
         """The peer has greeted, in a session of its own; it `agrees` on the partition into cells. The `space` of a
@@ -234,7 +209,8 @@ class Link:
 
     def set_durable(self, is_durable: bool) -> bool:
         """What a neighbour says. Whether that is new."""
-        is_new, self.is_durable = self.is_durable != is_durable, is_durable
+        is_new, self.says_durable = self.says_durable != is_durable, is_durable
+        self.is_durable = is_durable or bool(self.pending.placeholders)
         return is_new
 
     def set_members(self, members: tuple[str, ...], version: int) -> None:
@@ -287,19 +263,32 @@ class Link:
         """All that differed has been sent. The seq of the `Synced` that says so: what settles it settles all that came
         before it, also while the link was down."""
         self._step(LinkInput.LISTED, LinkAction.SYNC)
-        self.behind, self.sent_pages, self._has_unsent = None, None, False
+        self.behind, self.sent_pages, self._has_unsent, self.is_away = None, None, False, False
         seq = self.next_seq()
         self._synced_at = self.sent_count
         return seq
 
-    def settle(self, seq: int) -> None:
-        """The neighbour says so. Of an earlier session, or from before `Synced`, it means nothing."""
+    def settle(self, seq: int, missing: Missing | None = None) -> list[str]:
+        """The neighbour says so; or, with what is `missing`, except behind these brokers: there, it holds what it must.
+        Of an earlier session, or from before `Synced`, it means nothing. The advertisements that settle by that."""
         count = seq - seq_of(self.session, 0)
         if session_of(seq) != self.session or not self.is_synced or count < self._synced_at:
-            return
+            return []
         if count > self.sent_count:
             raise PeerError(f"{self.name!r} says that message {count:,} has settled, of {self.sent_count:,} sent")
-        self.settled = max(self.settled, self.sent_total - (self.sent_count - count))
+        self.is_there = True
+        total = self.sent_total - (self.sent_count - count)
+        if missing is None:
+            self.settled = max(self.settled, total)
+        elif total > self.excepted:
+            self.excepted, self.missing = total, together([missing])
+        return self.pending.settle(max(self.settled, self.excepted))
+
+    def go_away(self) -> None:
+        """It has not been synced for so long that nobody waits for it; if a session had begun, it ends."""
+        if self.is_up:
+            self.hang_up()
+        self.is_away, self.missing = True, Missing((self.name,))
 
     @property
     def knows_all(self) -> bool:
@@ -323,30 +312,7 @@ class Link:
         self._replaced_at = self.sent_total + 1
         return self.outbound.subscriptions.replace_preserved(most, is_idle)
 
-    def wait(self, seq: int, until: dict[str, int]) -> None:
-        """A message from here has been handled, and settles when this much has over other links."""
-        if self.waiting and self.waiting[-1].until == until:
-            self.waiting[-1].include(seq)
-        else:
-            self.waiting.append(Waiting(seq, until))
-
-    def hold(self, seq: int) -> Waiting:
-        """A message from here, and all after it, settle when the caller releases it."""
-        waiting = Waiting(seq, {}, is_held=True)
-        self.waiting.append(waiting)
-        return waiting
-
-    def stop_waiting_for(self, link: str) -> None:
-        for waiting in self.waiting:
-            waiting.forget(link)
-
-    def take_settled(self, links: Mapping[str, Link]) -> int | None:
-        """The last message from here that has settled by now, if there is a new one."""
-        last = None
-        while self.waiting and self.waiting[0].is_over(links):
-            last = self.waiting.popleft().seq
-        return last
-
     def check_invariants(self) -> None:
-        assert self.settled <= self.sent_total
+        assert self.settled <= self.sent_total and self.excepted <= self.sent_total
+        assert all(total > max(self.settled, self.excepted) for total in self.pending.unsettled.values())
         assert not (self.is_synced and not self.is_met) and not (self.is_met and not self.is_up)

@@ -17,6 +17,7 @@ from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Digest,
+    Durable,
     Extend,
     Flush,
     Flushed,
@@ -28,6 +29,7 @@ from thatch.protocol.messages import (
     Publish,
     Replace,
     Settled,
+    SettledExcept,
     Subscribe,
     Synced,
     Unadvertise,
@@ -125,8 +127,9 @@ STEPS: dict[LinkState, dict[LinkInput, LinkStep]] = {
 }
 INPUTS: dict[type, LinkInput] = {
     LinkUp: _I.LINK_UP, LinkDown: _I.LINK_DOWN, Hello: _I.HELLO, Digest: _I.DIGEST,
-    Accepted: _I.ACCEPTED, Settled: _I.SETTLED, Flushed: _I.SETTLED, Publish: _I.PUBLISH,
+    Accepted: _I.ACCEPTED, Settled: _I.SETTLED, SettledExcept: _I.SETTLED, Flushed: _I.SETTLED, Publish: _I.PUBLISH,
     **dict.fromkeys(
-        (Subscribe, Replace, Unsubscribe, Advertise, Unadvertise, Extend, Grow, Page, Synced, Flush), _I.NUMBERED
+        (Subscribe, Replace, Unsubscribe, Advertise, Unadvertise, Extend, Grow, Page, Synced, Flush, Durable),
+        _I.NUMBERED,
     ),
 }  # fmt: skip

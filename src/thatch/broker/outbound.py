@@ -20,7 +20,7 @@ forwarded at once: these are forwarded little by little without waiting for an i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from thatch.broker.fitting import fitted
@@ -222,9 +222,9 @@ class OutboundTable:
     # --- What the neighbour holds ------------------------------------------------------------------------------------
 
     @property
-    def has_changed(self) -> bool:
-        """Whether there may be something to send."""
-        return bool(self._changed or self.pages.has_gone)
+    def changed(self) -> Collection[str]:
+        """The ids to look at when the message has been handled."""
+        return self._changed
 
     def take_updates(self) -> Updates:
         """What to send. Nothing that came and went since the last time."""

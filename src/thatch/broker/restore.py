@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from thatch.broker.forwarding import Forwarding
+from thatch.broker.forwarding import Forwarding, note_advertised
 from thatch.broker.growth import Growth
 from thatch.broker.image import Decision, Known, read_image, write_image
 from thatch.broker.intake import Intake
@@ -81,8 +81,13 @@ class LiveRecords:
             intake.note_expiry(table, link.name, entry.id, entry.expires)
         forwarding.load(found, known)
         for link in forwarding.brokers():
+            for id in forwarding.received.subscriptions.of_link(link.name):
+                if id.startswith(link.pending.prefix):
+                    link.pending.put_placeholder(id.removeprefix(link.pending.prefix))
+                    link.set_durable(link.says_durable)
             forwarding.drain_updates(link)  # nothing to send
             link.mark_unsent()  # and nothing of it has settled before the link is synced
+            note_advertised(link, link.outbound.advertisements.wheres)
 
     def _preserve(self, growth: Growth, forwarding: Forwarding) -> None:
         for record in self._preserved:

@@ -50,7 +50,8 @@ class Resync:
 
     def send_digest(self, link: Link) -> None:
         """Of what came over a link."""
-        subscriptions = self._received.subscriptions.of_link(link.name)
+        held = self._received.subscriptions.of_link(link.name)
+        subscriptions = {id: entry for id, entry in held.items() if not link.pending.is_placeholder(id)}
         advertisements = self._received.advertisements.of_link(link.name)
         size = digest_size(len(subscriptions) + len(advertisements))
         key = link.digest_key if link.version >= KEYED_DIGESTS else b""
@@ -137,7 +138,7 @@ class Resync:
                 id = entry.peer_id
                 if id in listed or link.received_pages.has(table, id):
                     continue
-                if bucket_of(id, message.size) in buckets:
+                if bucket_of(id, message.size) in buckets and not link.pending.is_placeholder(id):
                     self._intake.remove(table, name, entry.id)
         if link.is_client:
             self._handling.send(name, Accepted(message.seq))

@@ -227,7 +227,8 @@ class Router:
         if len(held) == 1 and not self._floods:  # most events: nothing has to be gathered
             entry = held[0]
             target = self._links[entry.link]
-            if target.is_met and target.behind is None and (source.is_client or target is not source):
+            is_asked_for = not target.pending.placeholders
+            if is_asked_for and target.is_met and target.behind is None and (source.is_client or target is not source):
                 target.counts.note_out()
                 to_client = target.is_client
                 effects.append(
@@ -278,7 +279,7 @@ class Router:
                 ids.sort()
                 effects.append(Deliver(name, message, tuple(ids)))
             else:
-                effects.append(Send(name, message))
+                effects.append(Send(name, message, bool(ids) and all(map(target.pending.is_placeholder, ids))))
 
     def _rejection(self, message: Publish, source: Link, error: ThatchError) -> Reject:
         """A client gets the reason. A neighbour is hung up on; but what one sends whose space has grown further, and

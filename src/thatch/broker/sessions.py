@@ -3,11 +3,9 @@ be taken is checked here. A broker on both sides of a link closes a cycle: the y
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from thatch.broker.flushing import Flushing
 from thatch.broker.forwarding import Forwarding
+from thatch.broker.greetings import Greetings
 from thatch.broker.growth import Growth
 from thatch.broker.handling import Handling
 from thatch.broker.intake import Intake
@@ -19,7 +17,7 @@ from thatch.errors import CallerError, PeerError, SpaceError, shown
 from thatch.protocol.ids import check_link_name, check_name
 from thatch.protocol.kinds import KINDS
 from thatch.protocol.messages import Attached, Hello, LinkDown, LinkUp, Refused
-from thatch.protocol.records import CLIENT, DURABLE_QUEUE, NEIGHBOUR, Drop, LinkKey, LinkRecord, PeerKey
+from thatch.protocol.records import CLIENT, DURABLE_QUEUE, NEIGHBOUR, Drop, LinkKey, PeerKey
 from thatch.protocol.versions import ROUTING, STEP, VERSION_MAX, Announced
 from thatch.space.space import Space
 
@@ -32,13 +30,15 @@ class Sessions:
         settling: Settling,
         flushing: Flushing,
         growth: Growth,
+        greetings: Greetings,
         intake: Intake,
         resync: Resync,
         handling: Handling,
     ) -> None:
         """`name`: of the broker."""
         self._name, self._forwarding, self._links = name, forwarding, forwarding.links
-        self._settling, self._flushing, self._growth, self._intake = settling, flushing, growth, intake
+        self._settling, self._flushing, self._growth = settling, flushing, growth
+        self._greetings, self._intake = greetings, intake
         self._resync, self._handling = resync, handling
 
     # --- Messages -----------------------------------------------------------------------------------------------------
@@ -55,11 +55,11 @@ class Sessions:
         if link is None:
             link = self._new_link(peer)
             if link.is_client:
-                self._record(link)
+                self._greetings.record(link)
         link.connect(message.session, message.key)
-        self._greet(link)
+        self._greetings.greet(link)
         if link.is_client and link.is_durable:
-            self._announce()
+            self._greetings.announce()
 
     def link_down(self, message: LinkDown, name: str) -> None:
         self._links[name].disconnect()
@@ -74,15 +74,14 @@ class Sessions:
         if not link.is_client and self._closes_cycle(message.members, link):
             return
         if link.action(LinkInput.HELLO) is LinkAction.MEET:
-            agrees = not link.is_client and message.partition != "" and message.partition == self._partition()
+            agrees = not link.is_client and message.partition != "" and message.partition == self._greetings.partition()
             link.meet(message.session, agrees, None if link.is_client else space, self._growth.space, announced.version)
             if announced.hashes or not link.is_client:
                 self._resync.send_digest(link)
         if not link.is_client:
-            if link.set_durable(message.durable) and not link.admission.is_new:
-                self._record(link)
+            self._greetings.note_durable(link, message.durable)
             link.set_members(message.members, message.members_version)
-            self._announce()
+            self._greetings.announce()
 
     def admit(self, name: str) -> bool:
         """A peer says something that is numbered: a neighbour that was not there before is one from now on. Whether it
@@ -93,7 +92,7 @@ class Sessions:
         if self._closes_cycle(link.members, link):
             return False
         self._admit(link)
-        self._announce()
+        self._greetings.announce()
         return True
 
     def attach(self, message: Attached, link: str) -> None:
@@ -112,7 +111,7 @@ class Sessions:
         lost = self._links.get(message.instead_of)
         if lost is not None and not lost.is_client:
             lost.set_members((), VERSION_MAX)
-        self._announce()
+        self._greetings.announce()
 
     def refused(self, message: Refused, name: str) -> None:
         """A neighbour refuses the link; the driver hears it from the endpoint. What it knows of a cycle is as good as
@@ -133,7 +132,7 @@ class Sessions:
 
     def _admit(self, link: Link) -> None:
         self._forwarding.admit(link)
-        self._record(link)
+        self._greetings.record(link)
         if self._forwarding.settings.routing == "events":  # they come, whatever it wants
             link.admission.note_interest()
 
@@ -143,9 +142,6 @@ class Sessions:
         link = Link(peer, self._growth.space, policy, self._name)
         self._forwarding.add_link(link)
         return link
-
-    def _record(self, link: Link) -> None:
-        self._handling.record(LinkRecord(link.peer, link.is_durable))
 
     def _checked(self, message: Hello, link: Link) -> tuple[Space, Announced]:
         """The space of a peer whose greeting is in order, and what it can."""
@@ -178,10 +174,6 @@ class Sessions:
         if not takes:
             raise PeerError(f"{message.name!r} uses another space: {space}; this broker uses {own}", code="space")
 
-    def _capabilities(self) -> dict[str, Any]:
-        """For a neighbour."""
-        return {ROUTING: self._forwarding.settings.routing, STEP: self._growth.open_step}
-
     def _check_routing(self, message: Hello) -> None:
         """A neighbour that routes otherwise would settle everything, and send nothing. An old one does not say how it
         routes."""
@@ -196,7 +188,7 @@ class Sessions:
         """A broker on both sides of a link closes a cycle. Of the two links the younger one goes. Whether that is this
         one. What it takes does not depend on how many subscriptions there are: a refused neighbour tries again."""
         for name in members:
-            rivals = [each for each in self._others(link) if name in each.members]
+            rivals = [each for each in self._greetings.others(link) if name in each.members]
             if name != self._name and not rivals:
                 continue
             order = list(self._links)
@@ -216,12 +208,7 @@ class Sessions:
             self._forget(link.name)
         else:
             link.admission.note_cycle(reason)
-            self._announce()
-
-    def _others(self, link: Link) -> list[Link]:
-        """The neighbours but one, without those that are refused for a cycle: what is behind them is reached by other
-        links."""
-        return [each for each in self._forwarding.brokers() if each is not link and not each.admission.cycle]
+            self._greetings.announce()
 
     def _forget(self, name: str) -> None:
         link = self._links[name]
@@ -231,48 +218,7 @@ class Sessions:
         self._settling.forget(name)
         self._flushing.forget(name)
         self._growth.forget_link(name)
-        self._announce()
-
-    def _members_except_behind(self, link: Link) -> tuple[str, ...]:
-        """The brokers on this side of a link, also those behind others that are cut and will return."""
-        if link.is_client:
-            return ()
-        return (self._name, *(name for each in self._others(link) for name in each.members))
-
-    def _members_version(self, link: Link) -> int:
-        """The highest version that all of these speak; of those behind a link that was never met, nothing is known."""
-        if link.is_client:
-            return 0
-        return min([VERSION_MAX, *(each.members_version for each in self._others(link))])
-
-    def _greet(self, link: Link) -> None:
-        durable = not link.is_client and any(self._durable_but(link))
-        hello = Hello(
-            self._name,
-            link.session,
-            self._growth.open_text,
-            members=self._members_except_behind(link),
-            durable=durable,
-            partition=self._partition(),
-            version_max=VERSION_MAX,
-            members_version=self._members_version(link),
-            capabilities={} if link.is_client else self._capabilities(),
-        )
-        link.note_greeting(hello)
-        self._handling.send(link.name, hello)
-
-    def _announce(self) -> None:
-        """Greet the neighbours again to which the greeting says something new."""
-        for link in [each for each in self._links.values() if not each.is_client]:
-            members, is_durable = self._members_except_behind(link), any(self._durable_but(link))
-            if link.is_up and not link.was_greeted_with(members, is_durable, self._members_version(link)):
-                self._greet(link)
-
-    def _durable_but(self, link: Link) -> Iterator[bool]:
-        return (each.is_durable for each in self._links.values() if each is not link and not each.admission.is_new)
-
-    def _partition(self) -> str:
-        return "" if self._forwarding.cells is None else self._forwarding.cells.id
+        self._greetings.announce()
 
 
 def _check_member(name: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from thatch.broker.forwarding import Forwarding
 from thatch.broker.handling import Handling
 from thatch.protocol.messages import Message, Settled
+from thatch.protocol.versions import EXCEPTIONS
 
 
 class Settling:
@@ -17,7 +18,7 @@ class Settling:
         """A message of a link has been handled: it is answered when it has settled."""
         source = self._links.get(link)
         if source is not None and source.is_met:
-            source.wait(seq, self.unsettled(link))
+            source.waiting.add(seq, self.unsettled(link))
 
     def unsettled(self, but: str) -> dict[str, int]:
         """The neighbours that have not settled all that they were sent, and how much that is; all but one, and the lost
@@ -28,12 +29,15 @@ class Settling:
         return {each.name: each.sent_total for each in neighbours if each.name not in others}
 
     def answer(self) -> None:
-        """Send `Settled` for what has settled by now."""
+        """Say what has settled by now, and what has except behind brokers that are away."""
         for link in self._links.values():
             if link.waiting:
-                seq = link.take_settled(self._links)
+                seq = link.waiting.take_settled(self._links)
                 if seq is not None:
                     self._handling.send(link.name, Settled(seq))
+                excepted = link.waiting.take_excepted(self._links)
+                if excepted is not None and link.version >= EXCEPTIONS:
+                    self._handling.send(link.name, excepted)
 
     def spread(self, but: str, make: Callable[[int], Message]) -> None:
         """To every neighbour but one; to those that are not synced, something to wait for."""
@@ -48,9 +52,6 @@ class Settling:
     def forget(self, name: str) -> None:
         """A link is gone for good: a new one of its name would count from the start."""
         for link in self._links.values():
-            link.stop_waiting_for(name)
+            link.waiting.forget(name)
 
     # --- Messages -----------------------------------------------------------------------------------------------------
-
-    def settle(self, message: Settled, link: str) -> None:
-        self._links[link].settle(message.seq)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,11 @@ from thatch.errors import CallerError
 from thatch.where.reasons import why_empty
 
 if TYPE_CHECKING:
+    from thatch.client.client import AsyncClient
+    from thatch.client.subscription import AsyncSubscription
     from thatch.protocol.wire import Lost
+
+SETTLED = "settled: no matching event is missed from now on"
 
 
 def add(commands: Any) -> None:
@@ -53,7 +58,7 @@ async def _print_events(options: argparse.Namespace) -> None:
         for lost in subscription.losses:
             _print_lost(lost)
         subscription.on_lost = _print_lost
-        print("settled: no matching event is missed from now on", file=sys.stderr, flush=True)
+        settled = _say_settled(client, subscription)
         count = 0
         async for event in subscription:
             print(event_json(event).decode(), flush=True)
@@ -63,6 +68,8 @@ async def _print_events(options: argparse.Namespace) -> None:
             count += 1
             if count == options.count:
                 subscription.done()
+                if settled is not None:
+                    settled.cancel()
                 return
 
 
@@ -76,3 +83,21 @@ def _print_lost(lost: Lost) -> None:
         f"thatch: up to {lost.count} events lost to a limit: {where}; they had come there from {since} to {until}",
         file=sys.stderr, flush=True,
     )  # fmt: skip
+
+
+def _say_settled(client: AsyncClient, subscription: AsyncSubscription) -> asyncio.Task[None] | None:
+    """Now; and once more, in a task, when brokers that are away are back."""
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    async def say_later() -> None:
+        await client.wait_settled(subscription, timeout_seconds=None)
+        say(SETTLED)
+
+    if not subscription.missing:
+        say(SETTLED)
+        return None
+    names = ", ".join(subscription.missing)
+    say(f"settled except {names}, which cannot be reached: events that are published there are missed until then")
+    return asyncio.create_task(say_later())

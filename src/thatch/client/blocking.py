@@ -52,6 +52,11 @@ class BlockingSubscription:
         """The next event; `TimedOut`, which is a `TimeoutError`, if none comes in time."""
         return self._client.run(self.subscription.next(seconds))
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The brokers that are away, behind which it has not settled."""
+        return self.subscription.missing
+
     def done(self) -> None:
         """The event that was handed out last has been dealt with."""
 
@@ -145,6 +150,18 @@ class BlockingClient:
         timeout_seconds: float | None = TIMEOUT_SECONDS,
     ) -> str:
         return self.run(self._client.advertise(where, id, settled, timeout_seconds=timeout_seconds))
+
+    def missing(self, what: BlockingSubscription | str) -> tuple[str, ...]:
+        async def found() -> tuple[str, ...]:
+            return self._client.missing(what if isinstance(what, str) else what.subscription)
+
+        return self.run(found())
+
+    def wait_settled(
+        self, what: BlockingSubscription | str, *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> None:
+        inner = what if isinstance(what, str) else what.subscription
+        self.run(self._client.wait_settled(inner, timeout_seconds=timeout_seconds))
 
     def unadvertise(self, id: str, *, timeout_seconds: float | None = TIMEOUT_SECONDS) -> None:
         self.run(self._client.unadvertise(id, timeout_seconds=timeout_seconds))

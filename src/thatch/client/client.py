@@ -33,7 +33,7 @@ from thatch.client.finding import RETRY_SECONDS, space_at
 from thatch.client.outbox import Outbox
 from thatch.client.subscription import AsyncSubscription
 from thatch.client.unacknowledged import Unacknowledged
-from thatch.client.waiting import TIMEOUT_SECONDS, Waiters, check_seconds, to_stand, within
+from thatch.client.waiting import TIMEOUT_SECONDS, Until, Waiters, check_seconds, check_texts, to_stand, within
 from thatch.errors import CallerError, PeerError, ThatchError, Unavailable, shown
 from thatch.protocol import wire
 from thatch.protocol.address import checked_url
@@ -47,6 +47,7 @@ from thatch.protocol.messages import (
     Publish,
     Refused,
     Settled,
+    SettledExcept,
     Synced,
     UnknownKind,
     next_session,
@@ -270,7 +271,7 @@ class AsyncClient:
         to a limit, until they have been dealt with. Raises `TimedOut` if it takes longer than `timeout_seconds`, as all
         calls do; None: no limit."""
         self._check(timeout_seconds)
-        _check_texts(where, **{"the id of a subscription": id, "durable, the id of a subscription,": durable})
+        check_texts(where, **{"the id of a subscription": id, "durable, the id of a subscription,": durable})
         if durable is not None:
             if id is not None:
                 raise CallerError(f"durable={durable!r} is the id of the subscription: leave out id={id!r}")
@@ -285,10 +286,11 @@ class AsyncClient:
         if not isinstance(wheres, Mapping) or not wheres:
             raise CallerError("a subscription has at least one clause: {id: clause, …}")
         for id, where in wheres.items():
-            _check_texts(where, **{"the id of a subscription": id or ""})
+            check_texts(where, **{"the id of a subscription": id or ""})
             if id in self._plain:
                 raise CallerError(f"there is a subscription {shown(id)}: replace it")
         subscription = AsyncSubscription(wheres, BUFFER)
+        subscription.find_missing(lambda: self._client.missing_names(HOME, SUBSCRIPTIONS, subscription.wheres))
         self._plain.update(dict.fromkeys(wheres, subscription))
         waits = []
         for id, where in wheres.items():
@@ -315,7 +317,7 @@ class AsyncClient:
     ) -> str:
         """Say where this client will publish; needed before it does. The id of the advertisement."""
         self._check(timeout_seconds)
-        _check_texts(where, **{"the id of an advertisement": id})
+        check_texts(where, **{"the id of an advertisement": id})
         id = id or self._next_id()
         self._send(self._client.advertise(HOME, id, where))
         try:
@@ -346,7 +348,7 @@ class AsyncClient:
     ) -> None:
         """Another clause for a subscription: an event that both want is not missed in between."""
         self._check(timeout_seconds)
-        _check_texts(where)
+        check_texts(where)
         _check_subscription(subscription)
         if subscription.durable:
             await self._durable.replace(subscription, where, settled, timeout_seconds)
@@ -398,6 +400,23 @@ class AsyncClient:
             return self._broker_away() or f"the broker at {self.url} has not answered"
         return "the broker has accepted it, and waits for other brokers"
 
+    def missing(self, what: AsyncSubscription | str) -> tuple[str, ...]:
+        """The brokers that are away, behind which a subscription, or an advertisement by its id, has not settled."""
+        return self._client.missing_names(HOME, ADVERTISEMENTS, [what]) if isinstance(what, str) else what.missing
+
+    async def wait_settled(
+        self, what: AsyncSubscription | str, *, timeout_seconds: float | None = TIMEOUT_SECONDS
+    ) -> None:
+        """Wait until one has settled everywhere: brokers that are away are back, or forgotten."""
+        self._check()
+        if not isinstance(what, str) and what.durable:
+            await self._durable.wait_settled(what, timeout_seconds)
+            return
+        table, ids = (ADVERTISEMENTS, [what]) if isinstance(what, str) else (SUBSCRIPTIONS, [*what.wheres])
+        waits = self._waiters.add_whole(self._client.homes[HOME].changed_at, table, ids)
+        async with within(timeout_seconds, f"{', '.join(map(shown, ids))} to settle everywhere"):
+            await asyncio.gather(*waits)
+
     def _withdraw(self, table: str, id: str) -> None:
         """Take back what a call that has failed has asked for, unless the broker refused it."""
         if self.failure is None and (table, id) in self._client.homes[HOME].wheres:
@@ -415,7 +434,8 @@ class AsyncClient:
 
     def _until(self, table: str, id: str, settled: bool) -> asyncio.Future[None]:
         """For what has just been said, or will be when the link is synced."""
-        return self._waiters.add(self._client.homes[HOME].changed_at.get((table, id), 0), table, id, settled)
+        until = Until.SETTLED if settled else Until.ACCEPTED
+        return self._waiters.add(self._client.homes[HOME].changed_at.get((table, id), 0), table, id, until)
 
     # --- Publishing --------------------------------------------------------------------------------------------------
 
@@ -495,6 +515,8 @@ class AsyncClient:
                 self._durable.status(message)
             elif isinstance(message, wire.Lost):
                 self._durable.lost(message)
+            elif isinstance(message, SettledExcept) and message.id:
+                self._durable.settled_except(message)
             elif isinstance(message, wire.Notice) and message.id:
                 self._durable.notice(message)
             elif isinstance(message, wire.Notice):
@@ -539,8 +561,8 @@ class AsyncClient:
             self._waiters.refused(message)
         if self._client.is_flushed(HOME):
             self._waiters.flushed()
-        if isinstance(message, Settled):
-            self._waiters.settled(message.seq)
+        if isinstance(message, Settled | SettledExcept):
+            self._waiters.settled(message.seq, is_whole=isinstance(message, Settled))
             if self._resent_after and message.seq >= self._resent_after:
                 self._resent_after = 0
                 self._resume()
@@ -552,13 +574,6 @@ class AsyncClient:
         for event in self._events:
             self._outbox.say_encoded(event)
         self._events.note_sent(len(self._events))
-
-
-def _check_texts(where: object, **others: object) -> None:
-    """Before anything is sent: the broker would hang up on what is not of this type. What is None is not given."""
-    for what, value in {"a clause": where, **others}.items():
-        if not isinstance(value, str) and not (value is None and what in others):
-            raise CallerError(f"{what} is a text, not {shown(value)}")
 
 
 def _check_subscription(subscription: object) -> None:

@@ -8,11 +8,14 @@ from contextlib import suppress
 
 import msgspec
 
+from thatch.broker.waits import Missing
 from thatch.client.subscription import AsyncSubscription, Mark
-from thatch.client.waiting import fail, refusal, succeed, to_stand, within
+from thatch.client.waiting import Until, fail, refusal, succeed, to_stand, within
 from thatch.errors import CallerError, PeerError, Unavailable, shown
 from thatch.protocol import wire
-from thatch.protocol.messages import Message
+from thatch.protocol.messages import Message, SettledExcept
+
+_ENDS = {"accepted": (Until.ACCEPTED,), "settled": tuple(Until)}  # of calls, by the state of a subscription
 
 
 class _Asked(msgspec.Struct):
@@ -20,7 +23,7 @@ class _Asked(msgspec.Struct):
 
     id: str
     where: str
-    settled: bool  # rather than only accepted
+    until: Until
     future: asyncio.Future[None]
 
 
@@ -43,6 +46,7 @@ class DurableSubscriptions:
         self._by_id: dict[str, AsyncSubscription] = {}
         self._asked: list[_Asked] = []
         self._cancels: dict[str, _Cancel] = {}
+        self._accepted: dict[str, str] = {}  # by id, the clause that the broker has accepted last
         self._known: set[str] = set()  # ids that were spoken of on this connection
         self._connection, self.life = 0, ""  # which connection this is, and the life of the broker's store
 
@@ -74,7 +78,8 @@ class DurableSubscriptions:
         there = self._moved.get(id)
         if there is not None:
             return await there.replace(subscription, where, settled, timeout_seconds)
-        asked = _Asked(id, where, settled, asyncio.get_running_loop().create_future())
+        until = Until.SETTLED if settled else Until.ACCEPTED
+        asked = _Asked(id, where, until, asyncio.get_running_loop().create_future())
         self._asked.append(asked)
         before, subscription.wheres[id] = subscription.where, where
         self._ask(subscription)
@@ -84,6 +89,16 @@ class DurableSubscriptions:
         except CallerError:
             subscription.wheres[id] = before
             raise
+
+    async def wait_settled(self, subscription: AsyncSubscription, timeout_seconds: float | None) -> None:
+        """Until one of these has settled everywhere."""
+        id, where = subscription.id, subscription.where
+        if not subscription.missing:
+            return
+        asked = _Asked(id, where, Until.WHOLE, asyncio.get_running_loop().create_future())
+        self._asked.append(asked)
+        async with within(timeout_seconds, f"durable subscription {shown(id)} to settle everywhere"):
+            await asked.future
 
     async def cancel(self, subscription: AsyncSubscription, timeout_seconds: float | None) -> None:
         """Ask for the end of one. Whoever waits for it may give up; it is asked for until the broker has answered."""
@@ -154,7 +169,11 @@ class DurableSubscriptions:
         elif message.state == "refused":
             self._answer(message.id, refusal(message))
         elif message.state in ("accepted", "settled"):
-            self._stands(message)
+            self._accepted[message.id] = message.where
+            subscription = self._by_id.get(message.id)
+            if message.state == "settled" and subscription is not None:
+                subscription.find_missing(tuple)
+            self._stands(message.id, message.where, *_ENDS[message.state])
 
     def _move_on(self, message: wire.DurableStatus) -> None:
         """A subscription was moved to another broker, and all that was left here has been dealt with."""
@@ -183,13 +202,21 @@ class DurableSubscriptions:
         other._asked += asked
         other._ask(subscription)
 
-    def _stands(self, message: wire.DurableStatus) -> None:
+    def settled_except(self, message: SettledExcept) -> None:
+        """What the broker has accepted last has settled, except behind brokers that are away."""
+        subscription = self._by_id.get(message.id)
+        if subscription is not None:
+            missing = Missing(message.brokers, message.others).names
+            subscription.find_missing(lambda: missing)
+            self._stands(message.id, self._accepted.get(message.id, ""), Until.ACCEPTED, Until.SETTLED)
+
+    def _stands(self, id: str, where: str, *ends: Until) -> None:
         """It stands with a clause, and so do those that were asked for before it."""
-        places = [at for at, each in enumerate(self._asked) if (each.id, each.where) == (message.id, message.where)]
+        places = [at for at, each in enumerate(self._asked) if (each.id, each.where) == (id, where)]
         waiting = []
         for at, each in enumerate(self._asked):
-            is_answered = each.id == message.id and bool(places) and at <= places[-1]
-            if is_answered and (message.state == "settled" or not each.settled):
+            is_answered = each.id == id and bool(places) and at <= places[-1]
+            if is_answered and each.until in ends:
                 succeed(each.future)
             elif not each.future.done():
                 waiting.append(each)

@@ -43,6 +43,7 @@ class AsyncSubscription:
             acknowledge is not None,
         )  # clauses by id: one, or several of a plain one
         self.limits = 0, 0.0  # of a durable one: bytes, seconds
+        self._find_missing: Callable[[], tuple[str, ...]] = tuple
         self.dropped = self.lost = 0
         self.notices: deque[Notice] = deque(maxlen=REMEMBERED_LOSSES)
         self.losses: deque[Lost] = deque(maxlen=REMEMBERED_LOSSES)
@@ -148,6 +149,15 @@ class AsyncSubscription:
             self.lost += notice.count
         else:
             self.dropped += notice.count
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The brokers behind which it has not settled because they are away; empty once it has settled everywhere."""
+        return self._find_missing()
+
+    def find_missing(self, find: Callable[[], tuple[str, ...]]) -> None:
+        """How these are found."""
+        self._find_missing = find
 
     def end(self, failure: Exception | None = None) -> None:
         """No more events come. After those that have come, `failure` is raised; without one, iterating just ends."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from enum import Enum
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -39,6 +41,14 @@ async def within(seconds: float | None, awaited: str, why: Callable[[], str] = l
         raise TimedOut(f"{awaited}: {reason}" if reason else awaited, seconds) from None
 
 
+class Until(Enum):
+    """What a call waits for a change to be."""
+
+    ACCEPTED = "accepted"
+    SETTLED = "settled"  # perhaps except behind brokers that are away
+    WHOLE = "whole"  # settled everywhere
+
+
 def to_stand(settled: bool) -> str:
     """What a call waits for a subscription or an advertisement to do."""
     return "to settle" if settled else "to be accepted"
@@ -57,8 +67,7 @@ class Waiters:
     """For changes of plain subscriptions and of advertisements, in the order in which they were said."""
 
     def __init__(self) -> None:
-        self._until_accepted: deque[_Waiter] = deque()
-        self._until_settled: deque[_Waiter] = deque()
+        self._by_end: dict[Until, deque[_Waiter]] = {until: deque() for until in Until}
         self._until_flushed: list[asyncio.Future[None]] = []
 
     def add_flush(self) -> asyncio.Future[None]:
@@ -73,30 +82,43 @@ class Waiters:
         for future in waiting:
             succeed(future)
 
-    def add(self, seq: int, table: str, id: str, settled: bool) -> asyncio.Future[None]:
+    def add(self, seq: int, table: str, id: str, until: Until) -> asyncio.Future[None]:
         """For a change with this number; 0 if it will be said when the link is synced."""
         waiter = _Waiter(seq, table, id, asyncio.get_running_loop().create_future())
-        (self._until_settled if settled else self._until_accepted).append(waiter)
+        self._by_end[until].append(waiter)
         return waiter.future
+
+    def add_whole(
+        self, changed_at: Mapping[tuple[str, str], int], table: str, ids: Iterable[str]
+    ) -> list[asyncio.Future[None]]:
+        """For the last changes of these to settle everywhere. `changed_at`: the numbers of those that have not."""
+        waiting = [(id, changed_at[table, id]) for id in ids if (table, id) in changed_at]
+        return [self.add(seq, table, id, Until.WHOLE) for id, seq in waiting]
+
+    def _all(self) -> Iterator[_Waiter]:
+        return chain.from_iterable(self._by_end.values())
 
     def synced(self, seq: int) -> None:
         """Whatever was said so far is part of this message."""
-        for waiter in (*self._until_accepted, *self._until_settled):
+        for waiter in self._all():
             waiter.seq = seq
 
     def refused(self, message: Refused) -> None:
-        for waiter in (*self._until_accepted, *self._until_settled):
+        for waiter in self._all():
             if (waiter.table, waiter.id) == (message.table, message.id) and waiter.seq <= message.seq:
                 fail(waiter.future, refusal(message))
 
     def accepted(self, seq: int) -> None:
-        _answer(self._until_accepted, seq)
+        _answer(self._by_end[Until.ACCEPTED], seq)
 
-    def settled(self, seq: int) -> None:
-        _answer(self._until_settled, seq)
+    def settled(self, seq: int, is_whole: bool) -> None:
+        """`is_whole`: not except behind brokers that are away."""
+        _answer(self._by_end[Until.SETTLED], seq)
+        if is_whole:
+            _answer(self._by_end[Until.WHOLE], seq)
 
     def fail(self, error: Exception) -> None:
-        for waiter in (*self._until_accepted, *self._until_settled):
+        for waiter in self._all():
             fail(waiter.future, error)
         for future in self._until_flushed:
             fail(future, error)
@@ -121,3 +143,10 @@ def fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
         future.add_done_callback(lambda each: each.exception())  # a caller that does not wait for it ignores it
+
+
+def check_texts(where: object, **others: object) -> None:
+    """Before anything is sent: the broker would hang up on what is not of this type. What is None is not given."""
+    for what, value in {"a clause": where, **others}.items():
+        if not isinstance(value, str) and not (value is None and what in others):
+            raise CallerError(f"{what} is a text, not {shown(value)}")

@@ -13,6 +13,7 @@ simulator with wires and stores of its own. In reading order:
     attachments   neighbours in the place of one that is lost
     doors         who may come
     driver        drives the broker: effects to whatever each link leads to
+    absences      how long neighbours have been away
     admission     what an operator decides about a neighbour
     local_client  clients that live in the node
     queues        durable subscriptions

@@ -28,6 +28,7 @@ from thatch.delivery.journal import AttachmentRow, ConfirmedRow, GapRow, Journal
 from thatch.delivery.losses import LossLog
 from thatch.delivery.received import Arrivals, Confirmations
 from thatch.delivery.stream import Limits, Stream
+from thatch.delivery.stream import Send as SendEvents
 from thatch.errors import Code, code_of
 from thatch.protocol.codec import encode
 from thatch.protocol.digest import KEY_BYTES
@@ -51,7 +52,7 @@ from thatch.protocol.messages import (
     next_session,
 )
 from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey
-from thatch.protocol.versions import LIFE
+from thatch.protocol.versions import EXCEPTIONS, LIFE
 from thatch.protocol.wire import Gap, Resume
 
 log = logging.getLogger("thatch.node")
@@ -127,6 +128,7 @@ class Driver:
         self.refused_for_space = 0
         self.refusals, self.refused_by = Refusals(), Refusals()
         self._said_of_cycles = set[str]()  # neighbours; bounded by those that have links
+        self._unattached: dict[str, tuple[SendEvents, int]] = {}  # neighbours that are not sent events yet
         self._limits, self._reached = neighbour_limits, reached
         self._loss_logs: dict[str, LossLog] = {}  # by neighbour
         self._inbox: deque[tuple[Message, str]] = deque()
@@ -166,6 +168,26 @@ class Driver:
             self.retire(stream)
             del self.streams[link]
 
+    def begin_sending(self, link: str, send: SendEvents, after: int) -> None:
+        """A neighbour is there, and holds the events up to a number. If it was away for long, the others wait until it
+        knows what was advertised meanwhile, and so does everybody behind it: an event would not find its way there."""
+        if self._is_unaware(link):
+            self._unattached[link] = send, after
+        else:
+            self.stream(link).attach(send, after)
+
+    def end_sending(self, link: str) -> None:
+        """A neighbour is gone."""
+        self._unattached.pop(link, None)
+        if link in self.streams:
+            self.streams[link].detach()
+
+    def _is_unaware(self, name: str) -> bool:
+        link = self.broker.links.get(name)
+        if link is None or link.version < EXCEPTIONS:
+            return False
+        return link.is_away or bool(link.pending.placeholders)
+
     # --- Time --------------------------------------------------------------------------------------------------------
 
     def pass_time(self) -> None:
@@ -204,6 +226,8 @@ class Driver:
                 self._run(effects)
         finally:
             self._is_running = False
+        for name in [name for name in self._unattached if not self._is_unaware(name)] if self._unattached else ():
+            self.stream(name).attach(*self._unattached.pop(name))
 
     def _run(self, effects: Sequence[Effect | Exception]) -> None:
         """An error comes last: what the message brought about before it is done."""
@@ -238,6 +262,7 @@ class Driver:
         if effect.link == OPERATOR:
             log.warning("%s", effect.refused.reason)
         if effect.close:
+            self.end_sending(effect.link)
             self.note_refusal(code_of(effect.refused.code), effect.link, effect.refused.reason)
         if endpoint is not None:
             endpoint.send_refusal(effect.refused, effect.close)

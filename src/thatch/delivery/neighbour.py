@@ -118,7 +118,7 @@ class NeighbourSession:
             held = message.received if message.of == driver.journal.identity else 0
         if held > stream.counted:
             raise PeerError(f"{self.name!r} holds event {held:,}; the last one that it was sent is {stream.counted:,}")
-        stream.attach(self._send, held)
+        driver.begin_sending(self.name, self._send, held)
 
     def _is_ours(self, life: str, number: int) -> bool:
         """Whether this store has the life that counted a number; what was said of others means nothing here."""
@@ -333,7 +333,7 @@ class NeighbourSession:
 
     def end(self) -> None:
         """The connection has ended."""
-        self._driver.stream(self.name).detach()
+        self._driver.end_sending(self.name)
 
 
 class _DerivedLives(dict[int, str]):

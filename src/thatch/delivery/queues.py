@@ -34,7 +34,7 @@ from thatch.protocol.ids import (
     without_alias,
 )
 from thatch.protocol.kinds import KINDS, Peer
-from thatch.protocol.messages import Accepted, Message, Refused, Settled
+from thatch.protocol.messages import Accepted, Message, Refused, Settled, SettledExcept
 from thatch.protocol.records import DURABLE_QUEUE, PeerKey
 
 log = logging.getLogger("thatch.node")
@@ -174,8 +174,16 @@ class Queue(LocalClient):
             self.reader.send(wire.DurableStatus(self.id, self.where, "accepted"))
         elif isinstance(message, Settled) and self.is_settled:
             self.reader.send(wire.DurableStatus(self.id, self.where, "settled"))
+        elif isinstance(message, SettledExcept):
+            self.say_missing(self.reader)
         elif isinstance(message, Refused):
             self.reader.send(wire.DurableStatus(self.id, self.where, "refused", message.reason, message.code))
+
+    def say_missing(self, reader: Reader) -> None:
+        """If it has settled except behind brokers that are away: which ones."""
+        missing = self.client.missing(self.home, SUBSCRIPTIONS, self.id)
+        if missing is not None and missing.brokers:
+            reader.send(SettledExcept(0, missing.brokers, missing.others, self.id))
 
     @property
     def is_settled(self) -> bool:
@@ -365,6 +373,7 @@ class Queues:
             reader.send(wire.DurableStatus(message.id, message.where, "accepted"))
             if queue.is_settled:
                 reader.send(wire.DurableStatus(message.id, message.where, "settled"))
+            queue.say_missing(reader)
         queue.attach(reader)
 
     # --- Moved to another broker --------------------------------------------------------------------------------------

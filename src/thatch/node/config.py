@@ -56,6 +56,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     heartbeat_seconds: float = 5.0  # between pings of a neighbour; half as long again, and the link is cut
     client_heartbeat_seconds: float = 60.0
     linger_seconds: float = 30.0  # how long the plain subscriptions of a client that is away stay
+    away_seconds: float = 60.0  # without a neighbour, after which nobody waits for it
     dial_seconds_max: float = 1.5  # to reach a neighbour in
     retry_seconds_max: float = 0.5  # between tries
 
@@ -83,6 +84,7 @@ RANGES = (
     ("timing.heartbeat_seconds", 0, False),
     ("timing.client_heartbeat_seconds", 0, False),
     ("timing.linger_seconds", 0, True),
+    ("timing.away_seconds", 0, False),
     ("timing.dial_seconds_max", 0, False),
     ("timing.retry_seconds_max", 0, False),
     ("pruning.history_seconds", 0, False),

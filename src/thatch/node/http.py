@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from thatch.broker.waits import Missing
 from thatch.delivery.driver import DISK_FULL, Driver, Outcome
 from thatch.delivery.local_client import LocalClient
 from thatch.errors import CallerError, unknown
@@ -159,7 +160,7 @@ class HttpDoor:
             if driver.broker.settings.routing == "advertisements":
                 publisher.send_all(publisher.client.advertise(publisher.home, "all", "TRUE"))
         async with asyncio.timeout(SETTLE_SECONDS):
-            while not publisher.client.is_settled(publisher.home, ADVERTISEMENTS, "all"):
+            while publisher.client.missing(publisher.home, ADVERTISEMENTS, "all") is None:
                 publisher.changed.clear()
                 await publisher.changed.wait()
         return publisher
@@ -198,12 +199,17 @@ class HttpDoor:
 
     async def _write(self, reader: HttpReader, response: web.StreamResponse) -> None:
         is_settled, dropped = False, 0
+        missing = Missing()
         decoder = msgspec.msgpack.Decoder(Publish)
         while not self._is_stopping:
             parts = []
             if not is_settled and reader.client.is_settled(reader.home, SUBSCRIPTIONS, "s"):
                 is_settled = True
                 parts.append("event: settled\ndata: {}\n\n")
+            found = reader.client.missing(reader.home, SUBSCRIPTIONS, "s") or Missing()
+            if found.brokers and found != missing:
+                parts.append(f"event: settled-except\ndata: {msgspec.json.encode(found.names).decode()}\n\n")
+            missing = found
             events = reader.take()
             if reader.dropped > dropped:
                 parts.append(f'event: dropped\ndata: {{"count":{reader.dropped - dropped}}}\n\n')

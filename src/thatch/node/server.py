@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from thatch.broker import Broker
+from thatch.delivery.absences import Absences
 from thatch.delivery.admission import restore_attachments
 from thatch.delivery.clock import Clock
 from thatch.delivery.doors import Doors, expected_of
@@ -77,6 +78,7 @@ class Node:
             config.flow.unacknowledged_bytes_max // 4,
             config.retention.returned_seconds,
         )
+        self._absences = Absences(self.driver, config.timing.away_seconds)
         self._before = self.store.statistics()
         admitted = expected_of({row.name: row.state for row in self.store.neighbours()})
         self.doors = Doors(config.name, config.neighbours, config.accept, admitted)
@@ -402,6 +404,7 @@ class Node:
             await asyncio.sleep(TICK_SECONDS)
             now = self.driver.clock()
             self.driver.pass_time()
+            self._absences.tick(self.driver.clock.ran)
             self.queues.tick()
             for name in [name for name, until in self._away.items() if until < now]:
                 del self._away[name]

@@ -21,6 +21,7 @@ from thatch.protocol.messages import (
     Accepted,
     Advertise,
     Digest,
+    Durable,
     Extend,
     Flush,
     Flushed,
@@ -32,6 +33,7 @@ from thatch.protocol.messages import (
     Refused,
     Replace,
     Settled,
+    SettledExcept,
     Subscribe,
     Synced,
     Unadvertise,
@@ -47,7 +49,7 @@ BYTES_MAX = LIMITS[VERSION_MIN].frame_bytes_max
 
 OnTheWire = (
     Subscribe | Replace | Unsubscribe | Advertise | Unadvertise | Extend | Grow | Digest | Page | Synced | Flush
-    | Publish | Hello | Accepted | Settled | Flushed | Refused
+    | Publish | Hello | Accepted | Settled | SettledExcept | Flushed | Refused | Durable
 )  # fmt: skip
 
 

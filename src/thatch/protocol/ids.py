@@ -6,6 +6,7 @@
     ann@alerts          the durable subscription `alerts` of client ann: a client of its own inside the node
     @http               a client inside the node that serves people without a name
     B1/~B2/7            merger 7 that broker B1 sends to B2
+    B1/~~B2/B1/pub/all  broker B1 keeps for B2, which is away, what the publisher's advertisement `all` brings
     ~B2~B1/ann/cheap    another region under the same id, which came over link B2
     ann:dGhhdGNo:15     an event: what its publisher drew by lot when it started, and a number
     @http:/here 7       an event that brought its own id: the same at whichever broker it is published
@@ -105,6 +106,12 @@ def inner_name(what: str) -> str:
 def merger_prefix(broker: str, link: str) -> str:
     """How the ids of the mergers begin that a broker sends over a link; the merger's key follows."""
     return f"{broker}/~{link}/"
+
+
+def placeholder_prefix(broker: str, link: str) -> str:
+    """How the ids of the subscriptions begin that a broker holds on behalf of a neighbour that is away; the id of an
+    advertisement follows."""
+    return f"{broker}/~~{link}/"
 
 
 def event_prefix(publisher: str) -> str:

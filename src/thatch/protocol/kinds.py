@@ -21,7 +21,7 @@ from thatch.protocol.codec import rigid
 from thatch.protocol.versions import FLUSHES, RIGID, VERSION_MAX, VERSION_MIN, Announced, agreed
 
 # Tags of what never travels, or of kinds that are no more: no other kind takes them.
-RESERVED = frozenset({"LinkUp", "LinkDown", "Attached", "Retune", "Tick", "Persisted", "?"})
+RESERVED = frozenset({"LinkUp", "LinkDown", "Away", "Attached", "Retune", "Tick", "Persisted", "?"})
 
 
 class Sender(Enum):
@@ -145,5 +145,7 @@ KINDS = Kinds(
         Kind(w.Gap, (_NEIGHBOUR,), 5, None),
         Kind(w.Lost, (_NODE,), 5, None),
         Kind(w.Returned, (_NEIGHBOUR,), 4),
+        Kind(m.SettledExcept, (_NODE, _NEIGHBOUR), 5, None),
+        Kind(m.Durable, (_NEIGHBOUR,), 5),
     )
 )

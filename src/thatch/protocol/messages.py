@@ -155,6 +155,13 @@ class Synced(Sequenced, frozen=True, tag="Synced", array_like=True):
     advertisements: Listing = {}
 
 
+class Durable(Sequenced, frozen=True, tag="D", array_like=True):
+    """Whether somebody on this side of the link is to get its events whatever crashes. A subscription that follows has
+    not settled before every broker on the way knows it."""
+
+    is_durable: bool
+
+
 class Flush(Sequenced, frozen=True, tag="Flush", array_like=True):
     """Every event that was on its way when this was sent is to arrive before the answer, which is `Flushed`."""
 
@@ -206,6 +213,16 @@ class Flushed(Message, frozen=True, tag="F", array_like=True):
     behind every message that was said before it."""
 
     seq: Number
+
+
+class SettledExcept(Message, frozen=True, tag="except", array_like=True):
+    """This and all before it have settled, except behind some brokers that are away. Events that they may want are kept
+    for them. `Settled` follows when it has settled behind them, too. It says nothing about a `Flush`."""
+
+    seq: Number  # 0 if it is about a durable subscription
+    brokers: tuple[str, ...] = ()  # the nearest one of each part that is missing, some of them
+    others: Number = 0  # how many more there are
+    id: str = ""  # of the durable subscription
 
 
 class Refused(Message, frozen=True, tag="Refused", array_like=True):
@@ -261,6 +278,10 @@ class Retune(Message, frozen=True, tag="Retune", array_like=True):
     """Other settings from now on, of those that change nothing of what was sent: packing, theta and its history."""
 
     settings: Any  # broker.Settings; the driver's own, it never travels
+
+
+class Away(Message, frozen=True, tag="Away", array_like=True):
+    """The neighbour has been away for so long that nobody waits for it any more."""
 
 
 class Tick(Message, frozen=True, tag="Tick", array_like=True):

@@ -24,6 +24,7 @@ GROWTH_STEPS = 5  # the first version that counts the steps by which a space gro
 KEYED_DIGESTS = 4  # the first version whose digests have a key
 FLUSHES = 5  # the first version in which a `Flush` has an answer of its own
 PAGES = 5  # the first version that is sent what differs in pages
+EXCEPTIONS = 5  # the first version that settles except behind brokers that are away, and in which `Durable` settles
 SUBPROTOCOL = "thatch"  # of the WebSocket: both sides read what has grown
 
 # Capabilities: names in the map of a Hello. One that is not known is ignored.

@@ -30,6 +30,7 @@ from thatch.protocol import codec
 from thatch.protocol.digest import KEY_BYTES
 from thatch.protocol.messages import (
     OPERATOR,
+    Away,
     Deliver,
     Effect,
     Extend,
@@ -120,7 +121,8 @@ class SimulatedNode:
         """Whether events of its link stay behind a message: a client's own, what begins or ends a session, and a space
         in which they are to be read."""
         own = self.broker.links.get(link)
-        return own is None or own.is_client or isinstance(message, LinkUp | LinkDown | Hello | Extend | Grow | Publish)
+        kinds = LinkUp | LinkDown | Away | Hello | Extend | Grow | Publish
+        return own is None or own.is_client or isinstance(message, kinds)
 
 
 class Clauses:
@@ -321,6 +323,12 @@ class Network(Agenda):
                 node.is_ticked = True
                 self._take(name, Tick(), OPERATOR)
 
+    def go_away(self, broker: str, link: str) -> None:
+        """Tell a broker that a neighbour has been away for long."""
+        node = self.nodes[broker]
+        if node.is_up and link in node.broker.links:
+            self._take(broker, Away(), link)
+
     def operate(self, broker: str, message: Message) -> None:
         """Hand a broker a message from its operator."""
         if self.nodes[broker].is_up:
@@ -384,7 +392,7 @@ class Network(Agenda):
         node = self.nodes[name]
         while (node.queue or node.events) and not node.is_busy:
             message, link = node.take()
-            if self._through_codec and link != OPERATOR and not isinstance(message, LinkUp | LinkDown):
+            if self._through_codec and link != OPERATOR and not isinstance(message, LinkUp | LinkDown | Away):
                 message = codec.Codec(node.broker.space).decode(codec.encode(message))
             written = b"Retune" if isinstance(message, Retune) else codec.encode(message)
             self._trace.update(f"{self.now!r} {name} {link} ".encode() + written)

@@ -13,7 +13,8 @@ from thatch.broker.client_state import Home
 from thatch.errors import PeerError
 from thatch.protocol import wire
 from thatch.protocol.codec import encode
-from thatch.protocol.messages import Deliver, Hello, Message, Publish, Refused, Send, Settled, Synced
+from thatch.protocol.ids import ADVERTISEMENTS
+from thatch.protocol.messages import Deliver, Hello, Message, Publish, Refused, Send, Settled, SettledExcept, Synced
 from thatch.sim.agenda import Agenda
 from thatch.sim.network import Clauses
 from thatch.sim.node_pipe import Pipe
@@ -64,7 +65,7 @@ class Program:
         self.durable: dict[str, str] = {}  # clause by id
         self.cancels: dict[str, None] = {}
         self.outbox: deque[Publish] = deque()  # not acknowledged
-        self.is_away = False
+        self.is_away = self.has_advertised = False  # what it advertised has settled, perhaps with exceptions
         self.end: ProgramEnd | None = None
 
     # --- What it is asked to do ---------------------------------------------------------------------------------------
@@ -72,6 +73,7 @@ class Program:
     def publish(self, event: dict[str, Any]) -> Publish:
         made = Publish(self.state.next_event_id(), event)
         self.outbox.append(made)
+        self.has_advertised |= self.state.missing(HOME, ADVERTISEMENTS, "a") is not None
         self.observer.published(self, made)
         if self.end is not None and self.end.is_resumed:
             self.end.publish([made])
@@ -237,7 +239,7 @@ class ProgramEnd:
                 self._resumes_after = each.message.seq if each.message.advertisements else 0
                 if not self._resumes_after:
                     self._resume()
-        if isinstance(message, Settled) and self._resumes_after and message.seq >= self._resumes_after:
+        if isinstance(message, Settled | SettledExcept) and self._resumes_after and message.seq >= self._resumes_after:
             self._resumes_after = 0
             self._resume()
 

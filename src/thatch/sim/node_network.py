@@ -44,11 +44,18 @@ class NodeObserver(ProgramObserver):
 
 
 class NodeNetwork:
-    def __init__(self, clauses: Clauses, settings: Settings, seed: int, latency: float, observer: NodeObserver) -> None:
+    def __init__(
+        self,
+        clauses: Clauses,
+        settings: Settings,
+        seed: int,
+        latency: float,
+        observer: NodeObserver,
+    ) -> None:
         self.agenda, self.rng, self.clauses = Agenda(), random.Random(seed), clauses
         self._settings, self._seed = settings, seed
         self.page_characters = random.Random(f"pages {seed}").choice((1, CHARACTERS_MAX))
-        self.latency, self.observer = latency, observer
+        self.latency, self.observer, self.away_seconds = latency, observer, 60.0
         self.machines: dict[str, Machine] = {}  # by address
         self.programs: dict[str, Program] = {}
         self.addresses: dict[str, str] = {}  # by the name of a broker: where it is looked for

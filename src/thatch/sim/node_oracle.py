@@ -82,9 +82,12 @@ class NodeOracle:
         self._way, self._excuse = way, excuse
         self.former_ways: list[Callable[[str, str], list[str]]] = []  # before a broker was lost for good
 
-    def publish(self, event: Publish, home: str, now: float) -> None:
+    def publish(self, event: Publish, home: str, now: float, is_advertised: bool = True) -> None:
+        """`is_advertised`: what its publisher advertised has settled, perhaps except behind brokers that are away."""
         wanted = [
-            each for each in self.keeps.values() if each.promised_at is not None and each.region.contains(event.event)
+            each
+            for each in self.keeps.values()
+            if is_advertised and each.promised_at is not None and each.region.contains(event.event)
         ]
         self.publications[event.id] = Publication(event, home, now, wanted)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from thatch.broker import Broker, Settings
+from thatch.delivery.absences import Absences
 from thatch.delivery.admission import accept, attach, forget, restore_attachments
 from thatch.delivery.clock import Clock
 from thatch.delivery.doors import Doors, Greeting, Identity, check_rival, expected_of
@@ -95,6 +96,7 @@ class Surroundings(Protocol):
     rng: random.Random
     clauses: Clauses
     page_characters: int
+    away_seconds: float  # that a neighbour is waited for
 
     def settings_of(self, machine: Machine) -> Settings:
         """Of a broker that starts now."""
@@ -146,6 +148,7 @@ class NodeProcess:
         admitted = expected_of({row.name: row.state for row in store.neighbours()})
         self.doors = Doors(machine.name, machine.dials, machine.accepts, admitted)
         restore_attachments(self.driver, self.doors)
+        self._absences = Absences(self.driver, around.away_seconds)
         self.queues = Queues(self.driver, around.kept_bytes, around.kept_seconds, QUEUE_WINDOW)
         self.ends: dict[NodeEnd, None] = {}
         self._away: dict[str, float] = {}  # clients whose plain subscriptions are held until then
@@ -212,6 +215,7 @@ class NodeProcess:
     def _pass_time(self) -> None:
         now = self.clock()
         self.driver.pass_time()
+        self._absences.tick(self.clock.ran)
         self.queues.tick()
         if now - self._saved > SAVED_SECONDS:
             self._saved = now

@@ -78,7 +78,7 @@ class NodeRun(NodeObserver):
         self._copied_at: dict[str, float] = {}
         self._voided: dict[str, None] = {}  # durable subscriptions to which nothing is promised before the next rest
         self._unaware: dict[str, None] = {}  # brokers that may not know what has settled, before the next rest
-        network = self.network
+        network, self.network.away_seconds = self.network, script.away_seconds
         network.kept_bytes, network.kept_seconds = script.kept_bytes, script.kept_seconds
         for name, seconds in zip(brokers_of(script), script.commit_seconds, strict=True):
             dials = [other for one, other in script.links if one == name]
@@ -492,7 +492,7 @@ class NodeRun(NodeObserver):
             is_void = keep.name in self._voided or self._is_past_unaware(keep)
             if keep.has_settled and not is_void and self._is_durable_everywhere(keep):
                 self._promise(keep)
-        self.oracle.publish(event, program.home, self.network.now)
+        self.oracle.publish(event, program.home, self.network.now, program.has_advertised)
         for mover in self.oracle.movers.values():
             mover.note_published(event)
 

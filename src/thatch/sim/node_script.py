@@ -8,8 +8,9 @@ faults end, operators do what they have to, and all is at rest.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from thatch.sim.script import GROWN, OTHER, Step, clause, event
 from thatch.sim.topology import Links, random_tree
@@ -33,6 +34,7 @@ class NodeScript:
     kept_seconds: float
     steps: tuple[Step, ...]
     has_cells: bool = False  # brokers have partitions into cells, and another one now and then when they start
+    away_seconds: float = 60.0  # that a neighbour is waited for
 
     def prefix(self, steps: int) -> NodeScript:
         """The first steps, and then the rest that every run ends with."""
@@ -84,6 +86,45 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
         seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
         publishers, rng.choice(("advertisements", "subscriptions")), kept_bytes, kept_seconds,
         tuple(sorted(made, key=lambda step: step.at)), seed % 2 == 1,
+        random.Random(seed * 37 + 5).choice((0.5, 1.0, 2.0, 60.0)),
+    )  # fmt: skip
+
+
+def draw_absence(seed: int, count: int = 6) -> NodeScript:
+    """Durable subscribers at a broker and behind it have settled, and it goes. While it is away for longer than anybody
+    waits, new publishers beside the gap and two hops from it advertise, and publish so many events each; a broker on
+    the way is killed; and the missing one returns."""
+    rng = random.Random(seed * 41 + 11)
+    brokers = ["B0", "B1", "B2", "B3"][: rng.choice((3, 4, 4))]
+    links = [link if rng.random() < 0.5 else (link[1], link[0]) for link in pairwise(brokers)]
+    homes = {"p0": "B2", "c0": "B2", "c1": brokers[-1], "q0": "B1", "q1": "B0"}
+    drawer = _Drawer(rng, links, brokers, ["c0", "c1"], ("q0", "q1"))
+    made = [Step(0.0, "advertise", ("p0", "x >= 6"))]
+    made += [step for name in ("c0", "c1") for step in drawer.keep(0.0, name)]
+    made.append(Step(0.0, "rest"))
+    gap, gone = next(link for link in links if "B1" in link and "B2" in link), 0.2
+    back = gone + rng.choice((9.0, 11.0))
+    if rng.random() < 0.5:
+        made += drawer.down(gone, "B2", back - gone)
+    else:
+        made += [Step(gone, "cut", (*gap, rng.random() < 0.3, 1.0)), Step(back, "heal", gap)]
+    for name in ("q0", "q1"):
+        where, lowest = rng.choice((("TRUE", 0), ("y >= 0", 0), ("x >= 4", 4)))
+        made.append(Step(gone + rng.choice((0.0, 1.0, 4.0)), "advertise", (name, where)))
+        for step in drawer.events(gone + 6.0, back - gone - 5.5, count, (name,)):
+            made.append(replace(step, args=(name, step.args[1] | {"x": rng.randint(lowest, 11)})))
+    for name in rng.choice((("B1",), ("B1",), ("B0", "B1"), ())):
+        made += drawer.down(gone + rng.choice((5.0, 7.0, back - gone)) + rng.random(), name, rng.choice((0.01, 0.5)))
+    if rng.random() < 0.3:
+        made += drawer.down(back + rng.choice((0.01, 0.05, 0.2)), "B2", 0.1)
+    if len(brokers) > 3 and rng.random() < 0.4:  # what is behind the missing one comes later, or has gone before
+        made += drawer.down(gone - 0.1, "B3", rng.choice((2.0, back + 3.0)))
+    made.append(Step(max(step.at for step in made) + 1.0, "rest", (event(rng) | {"x": 11},)))
+    return NodeScript(
+        seed, links, tuple(rng.choice(COMMIT_SECONDS) for _ in brokers), rng.choice((0.0005, 0.005, 0.03)), homes,
+        ("q0", "q1", "p0"), rng.choice(("advertisements", "advertisements", "advertisements", "subscriptions")),
+        KEPT_BYTES[0], KEPT_SECONDS[0],
+        tuple(sorted(made, key=lambda step: step.at)), seed % 2 == 1, rng.choice((0.5, 1.0, 2.0)),
     )  # fmt: skip
 
 
@@ -201,24 +242,24 @@ class _Drawer:
 
     # --- Parts of scenes ----------------------------------------------------------------------------------------------
 
-    def _events(self, now: float, seconds: float, count: int) -> list[Step]:
+    def events(self, now: float, seconds: float, count: int, publishers: Sequence[str] = ()) -> list[Step]:
         times = sorted(now + self.rng.random() * seconds for _ in range(count))
-        return [Step(at, "publish", (self.rng.choice(self.publishers), event(self.rng))) for at in times]
+        return [Step(at, "publish", (self.rng.choice(publishers or self.publishers), event(self.rng))) for at in times]
 
-    def _wide(self) -> str:
+    def wide(self) -> str:
         return "TRUE" if self.rng.random() < 0.5 else clause(self.rng, 2.0)
 
     def keep(self, now: float, name: str) -> list[Step]:
         self.made += 1
         id = f"k{self.made}"
         self.kept.append((name, id))
-        return [Step(now, "keep", (name, id, self._wide()))]
+        return [Step(now, "keep", (name, id, self.wide()))]
 
     def subscribe(self, now: float) -> list[Step]:
         self.made += 1
         return [Step(now, "subscribe", (self.rng.choice(self.readers), f"s{self.made}", clause(self.rng)))]
 
-    def _down(self, at: float, broker: str, seconds: float) -> list[Step]:
+    def down(self, at: float, broker: str, seconds: float) -> list[Step]:
         """Killed, and started again."""
         share = self.rng.choice((0.0, 0.5, 1.0))  # a power cut, or a process that ends
         return [Step(at, "kill", (broker, share)), Step(at + seconds, "start", (broker,))]
@@ -231,66 +272,66 @@ class _Drawer:
 
     def _kill(self, now: float) -> list[Step]:
         broker = self.rng.choice(self.brokers)
-        down = self._down(now + self._moment(), broker, self.rng.choice((0.01, 0.5)))
-        return [*self._events(now, 0.1, 3), *down, *self._events(now, 1.0, 3)]
+        down = self.down(now + self._moment(), broker, self.rng.choice((0.01, 0.5)))
+        return [*self.events(now, 0.1, 3), *down, *self.events(now, 1.0, 3)]
 
     def _kill_two(self, now: float) -> list[Step]:
         """Neighbours, at once."""
         at, seconds = now + self._moment(), self.rng.choice((0.01, 0.5))
-        down = [step for broker in self.rng.choice(self.links) for step in self._down(at, broker, seconds)]
-        return [*self._events(now, 0.05, 4), *down]
+        down = [step for broker in self.rng.choice(self.links) for step in self.down(at, broker, seconds)]
+        return [*self.events(now, 0.05, 4), *down]
 
     def _kill_while_away(self, now: float) -> list[Step]:
         """A broker goes while it keeps events for a neighbour that is away."""
         one, other = self.rng.sample(list(self.rng.choice(self.links)), 2)
-        first = self._down(now, one, self.rng.choice((1.5, 3.0)))
-        second = self._down(now + 0.8 + self._moment(), other, self.rng.choice((0.01, 0.3)))
-        return [*first, *self._events(now + 0.1, 0.7, 4), *second]
+        first = self.down(now, one, self.rng.choice((1.5, 3.0)))
+        second = self.down(now + 0.8 + self._moment(), other, self.rng.choice((0.01, 0.3)))
+        return [*first, *self.events(now + 0.1, 0.7, 4), *second]
 
     def _cut(self, now: float) -> list[Step]:
         link = self.rng.choice(self.links)
         late, seconds = self.rng.random() < 0.4, self.rng.choice((0.05, 0.7))
         steps = [Step(now + 0.05, "cut", (*link, late, seconds * 2)), Step(now + 0.05 + seconds, "heal", link)]
-        return [*self._events(now, 0.2, 4), *steps, *self._events(now + seconds, 0.3, 2)]
+        return [*self.events(now, 0.2, 4), *steps, *self.events(now + seconds, 0.3, 2)]
 
     def _full(self, now: float) -> list[Step]:
         broker = self.rng.choice(self.brokers)
-        return [Step(now, "fill", (broker, self.rng.choice((0.3, 2.0)))), *self._events(now, 0.8, 3)]
+        return [Step(now, "fill", (broker, self.rng.choice((0.3, 2.0)))), *self.events(now, 0.8, 3)]
 
     def _full_on_the_way(self, now: float) -> list[Step]:
         """While many events come, and maybe links are cut: they stay in order."""
         steps = [Step(now + 0.05, "fill", (self.rng.choice(self.brokers), self.rng.choice((0.3, 1.2))))]
         if self.rng.random() < 0.3:
             steps += self._cut_off(now + self.rng.random(), self.rng.choice(self.links), 0.3)
-        return [*steps, *self._events(now, 1.8, 12)]
+        return [*steps, *self.events(now, 1.8, 12)]
 
     def _away(self, now: float) -> list[Step]:
         """A reader is away, maybe while its broker restarts."""
         name = self.rng.choice(self.readers)
         steps = [Step(now, "away", (name,)), Step(now + self.rng.choice((0.5, 2.0)), "back", (name,))]
         if self.rng.random() < 0.5:
-            steps += self._down(now + 0.3, self.rng.choice(self.brokers), 0.1)
-        return [*steps, *self._events(now, 0.6, 3)]
+            steps += self.down(now + 0.3, self.rng.choice(self.brokers), 0.1)
+        return [*steps, *self.events(now, 0.6, 3)]
 
     def _cancel(self, now: float) -> list[Step]:
         if not self.kept:
             return []
         name, id = self.kept.pop(self.rng.randrange(len(self.kept)))
-        return [*self._events(now, 0.05, 2), Step(now + 0.02, "cancel", (name, id)), *self._restart_near(now)]
+        return [*self.events(now, 0.05, 2), Step(now + 0.02, "cancel", (name, id)), *self._restart_near(now)]
 
     def _new(self, now: float) -> list[Step]:
         steps = self.keep(now, self.rng.choice(self.readers))
-        return [*steps, *self._restart_near(now), *self._events(now, 1.0, 3)]
+        return [*steps, *self._restart_near(now), *self.events(now, 1.0, 3)]
 
     def _restore(self, now: float) -> list[Step]:
         """A backup is put back, maybe after restarts, and maybe while neighbours or readers are away."""
         broker = self.rng.choice(self.brokers)
-        steps = [*self._events(now, 0.3, 2), Step(now + 0.1, "back_up", (broker,)), *self._events(now + 0.1, 0.5, 3)]
+        steps = [*self.events(now, 0.3, 2), Step(now + 0.1, "back_up", (broker,)), *self.events(now + 0.1, 0.5, 3)]
         if self.rng.random() < 0.3:
             steps += self.keep(now + 0.2, self.rng.choice(self.readers))
         at = now + 0.8
         for _ in range(self.rng.choice((0, 1, 2))):
-            steps += self._down(at, broker, 0.1)
+            steps += self.down(at, broker, 0.1)
             at += 0.4
         links = [link for link in self.links if broker in link]
         if self.rng.random() < 0.5:
@@ -299,41 +340,41 @@ class _Drawer:
             name = self.rng.choice(self.readers)
             steps += [Step(at - 0.3, "away", (name,)), Step(at + 1.0, "back", (name,))]
         manner = self.rng.choice(("restore", "restore", "restore", "backup", "file", "folder"))
-        steps += [Step(at, "put_back", (broker, manner)), *self._events(at, 1.2, 5)]
+        steps += [Step(at, "put_back", (broker, manner)), *self.events(at, 1.2, 5)]
         if self.rng.random() < 0.3:
-            steps += self._down(at + self._moment() + 0.1, self.rng.choice(self.brokers), 0.1)
+            steps += self.down(at + self._moment() + 0.1, self.rng.choice(self.brokers), 0.1)
         return steps
 
     def _cut_off(self, at: float, link: tuple[str, str], seconds: float) -> list[Step]:
         return [Step(at, "cut", (*link, self.rng.random() < 0.2, 0.5)), Step(at + seconds, "heal", link)]
 
     def _lose(self, now: float) -> list[Step]:
-        return [*self._events(now, 0.4, 3), Step(now + 0.3, "lose_disk", (self.rng.choice(self.brokers),))]
+        return [*self.events(now, 0.4, 3), Step(now + 0.3, "lose_disk", (self.rng.choice(self.brokers),))]
 
     def _copy(self, now: float) -> list[Step]:
         """A store is started twice, the second time while a link of the first is cut."""
         broker, takes_address = self.rng.choice(self.brokers), self.rng.random() < 0.6
-        steps = [*self._events(now, 0.2, 2), Step(now + 0.3, "copy", (broker, takes_address))]
+        steps = [*self.events(now, 0.2, 2), Step(now + 0.3, "copy", (broker, takes_address))]
         for link in self.links:
             if broker in link and self.rng.random() < 0.7:
                 steps += self._cut_off(now + 0.2, link, 1.0)
         if self.rng.random() < 0.4:
-            steps += self._down(now + 0.8, broker, 0.3)
-        steps += self._events(now + 0.3, 1.5, 4)
+            steps += self.down(now + 0.8, broker, 0.3)
+        steps += self.events(now + 0.3, 1.5, 4)
         return [*steps, Step(now + 2.5, "decide", (broker, self.rng.random() < 0.5))]
 
     def _accept(self, now: float) -> list[Step]:
         """An operator accepts a neighbour that nobody refuses."""
         one, other = self.rng.sample(list(self.rng.choice(self.links)), 2)
-        return [*self._events(now, 0.3, 3), Step(now + 0.1, "accept", (one, other)), *self._restart_near(now)]
+        return [*self.events(now, 0.3, 3), Step(now + 0.1, "accept", (one, other)), *self._restart_near(now)]
 
     def _forget(self, now: float) -> list[Step]:
         """An operator forgets a neighbour, most often one that is away."""
         one, other = self.rng.sample(list(self.rng.choice(self.links)), 2)
-        away = self._down(now, other, 1.0) if self.rng.random() < 0.7 else []
-        return [*away, *self._events(now, 0.4, 2), Step(now + 0.5, "forget", (one, other)), *self._restart_near(now)]
+        away = self.down(now, other, 1.0) if self.rng.random() < 0.7 else []
+        return [*away, *self.events(now, 0.4, 2), Step(now + 0.5, "forget", (one, other)), *self._restart_near(now)]
 
     def _restart_near(self, now: float) -> Iterable[Step]:
         if self.rng.random() < 0.5:
             return ()
-        return self._down(now + self._moment(), self.rng.choice(self.brokers), 0.2)
+        return self.down(now + self._moment(), self.rng.choice(self.brokers), 0.2)
