@@ -15,6 +15,8 @@ SEEDS, NODES = "tests/sim/test_sim_seeds.py::test_seeds[0]", "tests/sim/test_sim
 COMMITS, ROLLBACK = "tests/node/test_node_commits.py::test_", "tests/node/test_node_rollback.py::test_"
 HISTORY, LIVES = "tests/delivery/test_history.py::test_", "tests/node/test_node_lives.py::test_"
 STREAMS = "tests/cli/test_streams.py::test_"
+HISTORY = "tests/delivery/test_history.py::test_"
+AWAY = "tests/broker/test_away.py::test_"
 LINKS, STATE = "tests/broker/test_broker_links.py::test_", "tests/broker/test_client_state.py::test_"
 DIGESTS, DURABLE = "tests/broker/test_digests.py::test_", "tests/broker/test_broker_durable.py::test_"
 PAGES, CYCLES = "tests/broker/test_pages.py::test_", "tests/broker/test_cycles.py::test_"
@@ -129,8 +131,8 @@ DEFECTS = [
         "self.session, self._synced_at = session, 0", SEEDS,
     ),
     Defect(
-        "broker/link.py", "self.peer_session = self.last_seq_received = 0\n        self._end_session()",
-        "self._end_session()", LINKS + "a_new_connection_forgets_the_session_before",
+        "broker/link.py", "self.peer_session = self.last_seq_received = 0\n        self.is_there = False\n        self.waiting.clear()",
+        "self.is_there = False\n        self.waiting.clear()", LINKS + "a_new_connection_forgets_the_session_before",
     ),
     # --- What has settled ---
     Defect(
@@ -146,7 +148,7 @@ DEFECTS = [
         LINKS + "a_neighbour_settles_nothing_that_it_was_not_sent",
     ),
     Defect(
-        "broker/link.py", "return self.sent_total - (self.sent_count - count)", "return self.sent_total",
+        "broker/link.py", "total = self.sent_total - (self.sent_count - count)", "total = self.sent_total",
         "tests/broker/test_incremental.py::test_no_faster_than_the_neighbour_settles_it",
     ),
     Defect(
@@ -408,6 +410,7 @@ DEFECTS = [
     ),
     Defect(
         "broker/sessions.py", "if each is not link and not each.admission.cycle]", "if each is not link]",
+        "broker/greetings.py", "if each is not link and not each.cycle]", "if each is not link]",
         CYCLES + "what_lies_behind_a_refused_link_may_come_by_another_one",
     ),
     Defect(
@@ -576,7 +579,7 @@ DEFECTS = [
         FLUSH + "a_flush_that_a_cut_has_met_is_said_again",
     ),
     Defect(
-        "broker/flushing.py", "source.hold(message.seq) if source.version < FLUSHES else None", "None",
+        "broker/flushing.py", "source.waiting.hold(message.seq) if source.version < FLUSHES else None", "None",
         FLUSH + "a_client_of_an_older_version_hears_settled_and_not_too_early",
     ),
     Defect(
@@ -610,6 +613,48 @@ DEFECTS = [
     Defect(
         "delivery/postponed.py", "self._publishers[publisher] -= 1", "self._publishers[publisher] = 0",
         "tests/delivery/test_postponed.py::test_what_a_publisher_published_waits_as_long_as_anything_before_it_does",
+    # --- What settling waits for ---
+    Defect(
+        "broker/placeholders.py", "        self._hold(link, list(link.pending.unsettled))", "        pass",
+        AWAY + "an_advertisement_that_was_under_way_counts_as_not_known",
+    ),
+    Defect(
+        "broker/placeholders.py", "[id for id in changed if link.is_away or id in link.pending.placeholders]", "[]",
+        AWAY + "all_that_is_advertised_meanwhile_is_kept_for_the_neighbour",
+    ),
+    Defect(
+        "broker/placeholders.py",
+        "                self._handling.record(SubscriptionRecord(link.peer, id, where))\n", "",
+        AWAY + "a_placeholder_is_there_after_a_crash_and_goes_when_it_has_settled",
+    ),
+    Defect(
+        "broker/waits.py", "return all(link.is_away or max(", "return any(link.is_away or max(",
+        AWAY + "what_a_neighbour_settles_except_behind_others_is_passed_on_with_their_names",
+    ),
+    Defect(
+        "broker/waits.py", "            if len(self._excepted) < EXCEPTED_MAX:\n", "            if True:\n",
+        AWAY + "what_waits_while_a_neighbour_is_away_is_bounded",
+    ),
+    Defect(
+        "broker/settling.py", "if excepted is not None and link.version >= EXCEPTIONS:", "if excepted is not None:",
+        AWAY + "who_does_not_know_exceptions_waits_as_before",
+    ),
+    Defect(
+        "broker/resync.py", "if bucket_of(id, message.size) in buckets and not link.pending.is_placeholder(id):",
+        "if bucket_of(id, message.size) in buckets:", AWAY + "placeholders_are_not_compared_when_the_neighbour_returns",
+    ),
+    Defect(
+        "broker/greetings.py", "self._handling.send(link.name, Durable(link.next_seq(), is_durable))",
+        "self.greet(link)",
+        AWAY + "what_is_durable_about_a_subscription_settles_together_with_it",
+    ),
+    Defect(
+        "delivery/driver.py", "return link.is_away or bool(link.pending.placeholders)", "return False",
+        "tests/delivery/test_absences.py",
+    ),
+    Defect(
+        "delivery/absences.py", "now if link.name in there else", "now if link.is_up else",
+        "tests/delivery/test_absences.py::test_one_that_greets_and_says_nothing_is_away",
     ),
     # --- Lives, restores and refusals ---
     Defect(

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from helpers.node_process import BrokerProcess, chain, is_soak, wait_agree
-from helpers.raw_peers import dialling, run, running, url
+from helpers.raw_peers import run, running, url
 from thatch.cli.main import main
 from thatch.client.client import AsyncClient, connect
 from thatch.errors import TimedOut
@@ -123,22 +123,3 @@ def test_a_client_hears_which_brokers_are_missing_and_when_they_are_back(
             await ann.publish({"price": 12.5})
 
     run(scenario(), 40)
-
-
-def test_a_neighbour_that_greets_and_says_nothing_holds_nobody_up(tmp_path: Path) -> None:
-    """T1.5."""
-
-    async def scenario() -> None:
-        async with running(tmp_path, "B1", accept=("B2",), timing=AWAY) as one, await connect(url(one), "ann") as ann:
-            async with dialling(one, "overlay") as peer:
-                await peer.greet("B2", is_client=False)
-                async with asyncio.timeout(10):
-                    while (link := one.driver.broker.links.get("B2")) is None or not link.is_met:
-                        await asyncio.sleep(0.01)
-                advertised = await ann.advertise("TRUE")
-                assert ann.missing(advertised) == ("B2",)
-                assert (await peer.read("Refused"))[-1] == "protocol"
-            await ann.publish({"price": 1.0})
-            assert one.driver.stream("B2").on_disk.count == 1
-
-    run(scenario())
