@@ -131,7 +131,8 @@ DEFECTS = [
         "self.session, self._synced_at = session, 0", SEEDS,
     ),
     Defect(
-        "broker/link.py", "self.peer_session = self.last_seq_received = 0\n        self.is_there = False\n        self.waiting.clear()",
+        "broker/link.py",
+        "self.peer_session = self.last_seq_received = 0\n        self.is_there = False\n        self.waiting.clear()",
         "self.is_there = False\n        self.waiting.clear()", LINKS + "a_new_connection_forgets_the_session_before",
     ),
     # --- What has settled ---
@@ -613,6 +614,7 @@ DEFECTS = [
     Defect(
         "delivery/postponed.py", "self._publishers[publisher] -= 1", "self._publishers[publisher] = 0",
         "tests/delivery/test_postponed.py::test_what_a_publisher_published_waits_as_long_as_anything_before_it_does",
+    ),
     # --- What settling waits for ---
     Defect(
         "broker/placeholders.py", "        self._hold(link, list(link.pending.unsettled))", "        pass",
