@@ -410,7 +410,7 @@ DEFECTS = [
         CYCLES + "a_cycle_that_shows_after_the_greeting_is_found_before_anything_is_compared",
     ),
     Defect(
-        "broker/greetings.py", "if each is not link and not each.cycle]", "if each is not link]",
+        "broker/greetings.py", "if each is not link and not each.admission.cycle]", "if each is not link]",
         CYCLES + "what_lies_behind_a_refused_link_may_come_by_another_one",
     ),
     Defect(
