@@ -247,3 +247,20 @@ def test_of_a_store_and_its_copy_with_two_neighbours_one_goes_on_whichever_is_re
             assert b2.driver.neighbours["B1"].life == b3.driver.neighbours["B1"].life
 
     run(scenario(), 40)
+
+
+def test_a_greeting_that_is_replayed_is_refused(tmp_path: Path) -> None:
+    """It would say again what the neighbour wanted then, and whether that was durable."""
+    resume = ["Resume", "store of B9", "", 0, {1: "a life"}]
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            for session, answer in ((7, "Digest"), (7, "Refused"), (6, "Refused"), (8, "Digest")):
+                async with dialling(node, "overlay") as peer:
+                    await peer.greet("B9", resume, is_client=False, session=session)
+                    await peer.read(answer)
+            async with dialling(node, "overlay") as peer:  # it was started again, and its clock has gone back
+                await peer.greet("B9", [*resume[:4], {1: "a life", 2: "another"}], is_client=False, session=3)
+                await peer.read("Digest")
+
+    run(scenario())

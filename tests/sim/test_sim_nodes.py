@@ -26,7 +26,7 @@ ABSENCES, EVENTS = (2_000, 40) if SOAK else (40, 6)  # runs, and events of each 
 # Each kind of step that a group of runs contains, and does something.
 FAULTS = (
     "kill", "cut", "fill", "away", "cancel", "back_up", "put_back", "lose_disk", "copy", "decide", "accept", "forget",
-    "destroy", "attach", "move", "step_clock", "grow",
+    "destroy", "attach", "move", "step_clock", "grow", "strange",
 )  # fmt: skip
 
 

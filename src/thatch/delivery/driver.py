@@ -29,7 +29,7 @@ from thatch.delivery.losses import LossLog
 from thatch.delivery.received import Arrivals, Confirmations
 from thatch.delivery.stream import Limits, Stream
 from thatch.delivery.stream import Send as SendEvents
-from thatch.errors import Code, code_of
+from thatch.errors import Code, PeerError, code_of
 from thatch.protocol.codec import encode
 from thatch.protocol.digest import KEY_BYTES
 from thatch.protocol.messages import (
@@ -125,6 +125,7 @@ class Driver:
             journal.confirmed(), lambda peer, rows: Confirmations(peer, journal, rows, ordinal)
         )
         self.first_number = self.history.first_number  # what the numbers of a new stream follow
+        self._greeted: dict[str, tuple[str, int]] = {}  # by neighbour: the life and the session that came in last
         self.refused_for_space = 0
         self.refusals, self.refused_by = Refusals(), Refusals()
         self._said_of_cycles = set[str]()  # neighbours; bounded by those that have links
@@ -488,6 +489,15 @@ class Driver:
     def has_announced(self, peer: PeerKey, after: float) -> bool:
         """Whether something that may be missing was announced for a durable subscription, up to later than `after`."""
         return self._gap_ends.get((peer, "out"), after) > after
+
+    def check_newer(self, hello: Hello, resume: Resume) -> None:
+        """Refuse a greeting that was said before: the sessions of a store rise within each of its lives. An earlier
+        life is refused for its history. One that was replayed would say again who wanted what, and what is durable."""
+        life = resume.lives[max(resume.lives)] if resume.lives else ""
+        known, session = self._greeted.get(hello.name, ("", 0))
+        if life and life == known and hello.session <= session:
+            raise PeerError(f"{hello.name!r} greets with session {hello.session}, and did with {session} before")
+        self._greeted[hello.name] = life, hello.session
 
     def ends_here(self, name: str, refused: Refused, store: str) -> bool:
         """Whether a refusal means that this store is an old copy: it says so, and it comes from the neighbour that is

@@ -322,6 +322,7 @@ class NeighbourConnection(Connection):
                 raise PeerError(f"{name!r} is connected already: one side of a link dials")
             if rival is not None:
                 check_rival(name, identity, rival)
+        driver.check_newer(hello, resume)
         self.identity = identity
         self.greeted(hello)
         if self.session is None:

@@ -14,6 +14,7 @@ In reading order:
     node_pipe     a connection between two ends
     node_clients  client programs, which connect again
     node_process  a whole node, without sockets
+    node_strangers  peers that are not who they say
     node_network  whole nodes and programs: machines, disks, cuts
     node_script   what happens in a random run of whole nodes
     node_movers   programs that move from one whole node to another

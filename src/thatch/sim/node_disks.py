@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thatch.delivery.history import KNOWN
+from thatch.delivery.history import KNOWN, History
 from thatch.delivery.journal import NeighbourRow
 from thatch.protocol.records import DURABLE_QUEUE, NEIGHBOUR, PeerKey
 from thatch.protocol.wire import Gap
@@ -40,9 +40,14 @@ def gaps_on_disk(machines: Sequence[Machine], way: list[str], keep: DurableInter
 
 def is_behind(machines: Sequence[Machine], machine: Machine) -> bool:
     """Whether a neighbour knows more of a store than it knows itself. Without a mark of a backup, and with the life in
-    the file beside it among its own (no restart since then), nothing else can tell that it is an old copy."""
+    the file beside it among its own (no restart since then), nothing else can tell that it is an old copy. Nor can a
+    neighbour that, as far as the copy knows, has not answered since it went back to the past before."""
+    history = History(machine.disk.lives.values())
     lives = {row.id for row in machine.disk.lives.values()}
     for each in machines:
+        known = machine.disk.neighbours.get(each.name)
+        if history.rollbacks_after("" if known is None else known.returned):
+            continue
         row = each.disk.neighbours.get(machine.name)
         if row is not None and row.life and row.life not in lives:
             return True
@@ -53,7 +58,12 @@ def is_behind(machines: Sequence[Machine], machine: Machine) -> bool:
     return False
 
 
-def is_refused(row: NeighbourRow, store: str, lives: set[str]) -> bool:
-    """Whether this, known of a neighbour, forbids its store and its lives."""
-    is_other = row.store not in ("", store) or (row.life != "" and row.life not in lives)
-    return row.state == KNOWN and is_other
+def is_refused(row: NeighbourRow | None, judge: Machine, machine: Machine) -> bool:
+    """Whether this, known of a neighbour at a judge, forbids its store and its lives. A judge whose own store lacks a
+    life that the neighbour knows does not judge lives."""
+    if row is None or row.state != KNOWN:
+        return False
+    known = machine.disk.neighbours.get(judge.name)
+    lacks = known is not None and known.life != "" and all(each.id != known.life for each in judge.disk.lives.values())
+    is_other_life = row.life != "" and all(each.id != row.life for each in machine.disk.lives.values())
+    return row.store not in ("", machine.disk.identity) or (is_other_life and not lacks)

@@ -23,6 +23,7 @@ from thatch.sim.node_clients import Program, ProgramObserver
 from thatch.sim.node_pipe import Pipe
 from thatch.sim.node_process import EPOCH, KEPT_SECONDS, ClientEnd, Machine, NeighbourEnd, NodeEnd, NodeProcess
 from thatch.sim.node_store import Disk
+from thatch.sim.node_strangers import Strangers
 
 CELLS_SECONDS = 2.0  # in which brokers that start get one partition
 
@@ -64,6 +65,7 @@ class NodeNetwork:
         self.kept_bytes, self.kept_seconds = 2**30, KEPT_SECONDS
         self._pipes: list[tuple[Pipe, str, str, tuple[Any, Any]]] = []
         self._trace = hashlib.sha256()
+        self._strangers = Strangers(self.agenda, random.Random(f"strangers {seed}"))
 
     @property
     def now(self) -> float:
@@ -138,6 +140,7 @@ class NodeNetwork:
         """The last backup takes the place of the store of a machine that is down: by the command for it ("restore"), by
         hand ("backup"), or a copy without its mark, as a file over the store ("file") or with all that lay around it
         then ("folder"). When the backup was made."""
+        self._strangers.forget()
         at, copy = machine.backups[-1]
         copy = copy.copied()
         if manner == "restore":
@@ -150,10 +153,12 @@ class NodeNetwork:
         return at
 
     def lose_disk(self, machine: Machine) -> None:
+        self._strangers.forget()
         machine.put_disk(Disk(self.draw_identity()))
 
     def add_copy(self, machine: Machine, takes_address: bool) -> Machine:
         """A second machine with a copy of the disk, and all that lies around it, under the same name."""
+        self._strangers.forget()
         address = f"{machine.address}'"
         copy = self.add_machine(machine.name, machine.dials, machine.accepts, machine.commit_seconds, address)
         copy.put_disk(machine.disk.copied())
@@ -162,6 +167,7 @@ class NodeNetwork:
         return copy
 
     def remove_machine(self, machine: Machine) -> None:
+        self._strangers.forget()
         self.kill(machine, 1.0)
         del self.machines[machine.address]
         if self.addresses.get(machine.name) == machine.address:
@@ -194,6 +200,7 @@ class NodeNetwork:
         return pipe
 
     def said(self, process: NodeProcess, end: NodeEnd, frame: bytes) -> None:
+        self._strangers.note(process, end, frame)
         self._trace.update(f"{self.now!r} {process.machine.address} {end.name} ".encode() + frame)
         self.observer.said(process, end, end.frames_out.decode(frame))
 
@@ -201,4 +208,10 @@ class NodeNetwork:
         self.observer.took(process, event)
 
     def hung_up(self, process: NodeProcess, end: NodeEnd, reason: str, code: str) -> None:
-        self.observer.hung_up(process.machine, end.name or end.claimed, reason, code)
+        if not self._strangers.has(end):
+            self.observer.hung_up(process.machine, end.name or end.claimed, reason, code)
+
+    def strange(self, address: str, manner: str, neighbour: str, seconds: float) -> bool:
+        """A peer that is not who it says (node_strangers.py) comes to a broker."""
+        process = self.machines[address].process if address in self.machines else None
+        return process is not None and self._strangers.come(process, manner, neighbour, seconds, self.latency)

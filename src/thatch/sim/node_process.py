@@ -455,6 +455,7 @@ class NeighbourEnd(NodeEnd):
             if other.identity is not None:
                 check_rival(name, identity, other.identity)
         check_admitted(self.driver.neighbours.get(name), resume, self.driver.history)
+        self.driver.check_newer(hello, resume)
         self.identity = identity
         self.greeted(hello)
         if self.session is None:

@@ -69,7 +69,7 @@ class NodeRun(NodeObserver):
         self.network = NodeNetwork(clauses or clauses_of_scripts(), settings, script.seed, script.latency, self)
         self.move = Move(script.links, self.network, self._publish_everywhere)
         self.oracle = NodeOracle(self.move.way, self._check_announced)
-        self.done = Counter[str]()
+        self.done, self._strange = Counter[str](), self.network.strange
         self.growth = NodeGrowth(self.network.clauses)
         self._refused: dict[tuple[Machine, str], None] = {}  # who was refused, and by whom
         self._to_refuse: dict[tuple[str, str], None] = {}  # by whom, and who has to be
@@ -212,7 +212,6 @@ class NodeRun(NodeObserver):
         """Each neighbour that knows another store of this machine, or a life that it no longer has, has to refuse it,
         unless it carries the mark of a restore. What a neighbour knows is on its disk, else a crash may take it; and
         nothing since then has changed it (an operator had it forgotten a moment ago)."""
-        lives = {row.id for row in machine.disk.lives.values()}
         self._forgo_refusals(machine.name)
         if has_mark:
             return
@@ -220,7 +219,7 @@ class NodeRun(NodeObserver):
             rows = [each.disk.neighbours.get(machine.name)]
             if each.process is not None:
                 rows.append(each.process.driver.neighbours.get(machine.name))
-            if all(row is not None and is_refused(row, machine.disk.identity, lives) for row in rows):
+            if all(is_refused(row, each, machine) for row in rows):
                 self._to_refuse[name, machine.name] = None
 
     def _forgo_refusals(self, name: str) -> None:

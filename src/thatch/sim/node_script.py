@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from thatch.sim.node_strangers import draw_strangers
 from thatch.sim.script import GROWN, OTHER, Step, clause, event
 from thatch.sim.topology import Links, random_tree
 
@@ -80,6 +81,7 @@ def draw_nodes(seed: int, acts: int = 2, scenes: int = 2) -> NodeScript:
     lived = [*homes.values(), *(step.args[1] for step in moves if step.kind in ("live", "move"))]
     made += _lost_for_good(random.Random(seed * 31 + 8), links, lived, publishers, now)
     made += _steps_of_clocks(seed, brokers, now)
+    made += draw_strangers(seed, links, publishers, now)
     if is_limited:
         made += _flood(limits, brokers, publishers)
     return NodeScript(
