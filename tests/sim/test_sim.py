@@ -119,14 +119,22 @@ def test_a_failure_is_narrowed_down_to_its_shortest_prefix(monkeypatch: pytest.M
 
 @pytest.mark.long
 def test_an_event_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that says settled at once, while others on the way do not know yet."""
+    """A broker that says settled at once, while others on the way do not know yet. A space that grows may open too
+    early by that, too: such runs fail before."""
     from thatch.broker.settling import Settling
 
     monkeypatch.setattr(Settling, "unsettled", lambda self, but: {})
-    with pytest.raises(Failed, match="never came to"):
-        for seed in range(40):
-            script = draw(seed)
-            run(script, draw_settings(seed, script.routing))
+    assert any("never came to" in _failure(seed) for seed in range(40))
+
+
+def _failure(seed: int) -> str:
+    """Why a run fails; empty if it does not."""
+    script = draw(seed)
+    try:
+        run(script, draw_settings(seed, script.routing))
+    except Failed as error:
+        return str(error)
+    return ""
 
 
 def test_a_step_without_its_subject_does_nothing() -> None:

@@ -94,9 +94,9 @@ class Broker:
     >>> print(persist.records[0])
     SubscriptionRecord(peer=PeerKey(kind='client', name='ann'), id='B1/ann/cheap', where='price < 20', expires=None)
     >>> for send in sends:
-    ...     print(send)
-    Send(link='ann', message=Accepted(seq=30064771073))
-    Send(link='ann', message=Settled(seq=30064771073))
+    ...     print(send.link, send.message)
+    ann Accepted(seq=30064771073)
+    ann Settled(seq=30064771073)
     >>> broker.handle(Publish("ann:1", {"price": 5.0}), "ann", now=0.0)[0].ids
     ('cheap',)
     """
