@@ -35,8 +35,8 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
 
 
-def fill(folder: Path) -> Path:
-    filler = folder / "filler"
+def fill(folder: Path, name: str = "filler") -> Path:
+    filler = folder / name
     with filler.open("wb", buffering=0) as file:
         try:
             while True:

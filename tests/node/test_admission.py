@@ -18,6 +18,7 @@ from helpers.node_process import is_soak
 from helpers.raw_peers import dialling, run, running, url
 from thatch.cli.main import main
 from thatch.client.client import AsyncClient, connect
+from thatch.node import admin as door
 from thatch.node.server import Node
 
 COUNT = 30
@@ -174,6 +175,31 @@ def test_forget_says_what_it_discards_before_it_does(
     shown = capsys.readouterr()
     assert shown.err.count("Forget B2? [y/N]") == 4 and shown.err.count("B2 is not forgotten") == 3
     assert f"B2 is forgotten, and with it {COUNT} kept events" in shown.out
+
+
+def test_events_that_come_while_forget_counts_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would discard more than was allowed."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, "B1", accept=("B2",)) as one:
+            await keep_for_b2(tmp_path, one)
+            succeed = door._succeed
+            async with publishing(one, "eve") as eve:
+                tasks: list[asyncio.Task[None]] = []
+
+                async def publish() -> None:
+                    for _ in range(3):
+                        await eve.publish({"price": 1.0, "number": 99})
+
+                def come_late(done: asyncio.Future[int], count: int) -> None:
+                    tasks.append(asyncio.get_running_loop().create_task(publish()))
+                    tasks[-1].add_done_callback(lambda _: succeed(done, count))
+
+                monkeypatch.setattr(door, "_succeed", come_late)
+                status, answer = await admin(one, "forget", "B2")
+            assert status == 2 and f"{COUNT + 3} acknowledged events kept for B2 will be discarded" in answer["error"]
+
+    run(scenario(), 40)
 
 
 def test_nobody_waits_for_a_neighbour_that_was_forgotten(tmp_path: Path) -> None:

@@ -143,3 +143,28 @@ def test_a_disk_that_gets_full_lets_readers_drain(tmp_path: Path) -> None:
 
     with small_disk(tmp_path / "disk", "24m") as disk, broker_on(disk, tmp_path / "log") as broker:
         run(scenario(broker, disk), 60)
+
+
+@needs_mounts
+def test_a_start_without_any_room_says_what_to_do(tmp_path: Path) -> None:
+    """The room that was set aside is used up by an earlier start, and another program has taken the rest."""
+    with small_disk(tmp_path / "disk", "24m") as disk, broker_on(disk, tmp_path / "log") as broker:
+        run(keep_some(broker), 30)
+        broker.kill()
+        filler = fill(disk)
+        broker.start()
+        broker.kill()
+        more = fill(disk, "more")
+        with pytest.raises(AssertionError):
+            broker.start()
+        said = broker.log.read_text()
+        assert "the disk is full, and a start has to write a little: make some megabytes of room" in said
+        assert "Traceback" not in said and "a mistake in Thatch" not in said
+        for file in (filler, more):
+            file.unlink()
+        broker.start()
+        run(drain_all(broker), 30)
+
+
+async def drain_all(broker: BrokerProcess) -> None:
+    assert await drain(broker, KEPT - 1) == list(range(KEPT))

@@ -244,8 +244,10 @@ class AdminDoor:
         return {**found, "is_forgotten": True}
 
     async def _kept_for(self, name: str) -> int:
-        """How many events are kept for a neighbour, on disk, when all that was asked for is written."""
-        loop = asyncio.get_running_loop()
+        """How many events are kept for a neighbour, on disk, when all that was asked for is written; and those that
+        came meanwhile, which may be on disk by now."""
+        loop, stream = asyncio.get_running_loop(), self.node.driver.stream(name)
+        before = stream.counted
         done: asyncio.Future[int] = loop.create_future()
 
         def work(connection: sqlite3.Connection) -> None:
@@ -254,7 +256,7 @@ class AdminDoor:
 
         self.node.store.run(work)
         async with asyncio.timeout(COUNT_SECONDS):
-            return await done
+            return await done + stream.counted - before
 
     # --- Backup ------------------------------------------------------------------------------------------------------
 

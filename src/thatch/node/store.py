@@ -392,11 +392,23 @@ class Store:
         try:
             return function()
         except (StoreError, OSError, sqlite3.OperationalError) as error:
-            is_full = is_full_disk(error) or is_full_disk(error.__cause__)
-            if not is_full or self._ballast is None or not self._ballast.give_up():
+            if not (is_full_disk(error) or is_full_disk(error.__cause__)):
                 raise
+            if self._ballast is None or not self._ballast.give_up():
+                raise self._without_room() from error
         self.is_full = True
-        return function()
+        try:
+            return function()
+        except (StoreError, OSError, sqlite3.OperationalError) as error:
+            if is_full_disk(error) or is_full_disk(error.__cause__):
+                raise self._without_room() from error
+            raise
+
+    def _without_room(self) -> StoreError:
+        return StoreError(
+            f"store {self.path}: the disk is full, and a start has to write a little: make some megabytes of room in "
+            f"{self.path.parent}, and start the broker again; what is kept is not lost"
+        )
 
     def _has_room(self) -> bool:
         """Whether new work can be taken: the ballast is there, or was never given up."""
