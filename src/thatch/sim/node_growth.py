@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from thatch.protocol.messages import OPERATOR, Extend
 from thatch.region.region import Region
@@ -17,18 +17,19 @@ NEW_REFUSED = ("later", "event")  # codes of refusals of an event that uses what
 
 
 class NodeGrowth:
-    def __init__(self, clauses: Clauses) -> None:
-        self._clauses, self._end = clauses, clauses.read_space(Space.parse(ALL).to_json())
+    def __init__(self, clauses: Clauses, neighbours: Callable[[str], Iterable[str]]) -> None:
+        """`neighbours` of a broker, by its name."""
+        self._clauses, self._neighbours = clauses, neighbours
+        self._end = clauses.read_space(Space.parse(ALL).to_json())
         self._wishes: list[tuple[Machine, Space]] = []
 
     def region(self, where: str) -> Region:
         """In the space as it may be in the end: an event that carries nothing new is in it or not as before."""
         return self._clauses.compiled(where, self._end)
 
-    def grow(self, machine: Machine, text: str, neighbours: Iterable[str]) -> bool:
-        """An operator wants more in the space. A broker that does not know its neighbours could open it alone."""
-        links = () if machine.process is None else machine.process.driver.broker.links
-        if machine.process is None or not all(name in links for name in neighbours):
+    def grow(self, machine: Machine, text: str) -> bool:
+        """An operator wants more in the space."""
+        if not self._may_grow(machine):
             return False
         self._wishes.append((machine, Space.parse(text)))
         _say(machine, self._wishes[-1][1])
@@ -37,8 +38,16 @@ class NodeGrowth:
     def say_again(self) -> None:
         """What a crash or an old store took."""
         for machine, wanted in self._wishes:
-            if machine.process is not None and not _holds(machine, wanted):
+            if self._may_grow(machine) and not _holds(machine, wanted):
                 _say(machine, wanted)
+
+    def _may_grow(self, machine: Machine) -> bool:
+        """A broker that has not met its neighbours, because it is new or lost its disk, opens alone what it is told,
+        and is another overlay from then on: its operator waits."""
+        if machine.process is None:
+            return False
+        links = machine.process.driver.broker.links
+        return all(name in links and not links[name].admission.is_new for name in self._neighbours(machine.name))
 
     def restless(self, machine: Machine) -> str:
         """Why the space has not grown; empty if it has."""

@@ -70,7 +70,7 @@ class NodeRun(NodeObserver):
         self.move = Move(script.links, self.network, self._publish_everywhere)
         self.oracle = NodeOracle(self.move.way, self._check_announced)
         self.done, self._strange = Counter[str](), self.network.strange
-        self.growth = NodeGrowth(self.network.clauses)
+        self.growth = NodeGrowth(self.network.clauses, self.move.neighbours)
         self._refused: dict[tuple[Machine, str], None] = {}  # who was refused, and by whom
         self._to_refuse: dict[tuple[str, str], None] = {}  # by whom, and who has to be
         self._has_steps = False  # of clocks
@@ -183,8 +183,7 @@ class NodeRun(NodeObserver):
         self._has_steps = True
 
     def _grow(self, address: str, text: str) -> bool:
-        machine = self.network.machines[address]
-        return not self.move.lost and self.growth.grow(machine, text, self.move.neighbours(machine.name))
+        return not self.move.lost and self.growth.grow(self.network.machines[address], text)
 
     # --- Copies of stores ---------------------------------------------------------------------------------------------
 
