@@ -18,6 +18,7 @@ In reading order:
     node_network  whole nodes and programs: machines, disks, cuts
     node_script   what happens in a random run of whole nodes
     node_movers   programs that move from one whole node to another
+    node_notices  what limits have cost, as programs were told
     node_oracle   who must get an event although nodes fail
     node_move     a broker that is lost for good, and operators who attach its neighbours
     node_disks    what the disks hold, for durable subscriptions and of one another

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from thatch.protocol.ids import publisher_of
 from thatch.protocol.messages import Publish
 from thatch.protocol.wire import Gap, Lost
 from thatch.region.region import Region
 from thatch.sim.node_movers import Mover
+from thatch.sim.node_notices import Notices
 from thatch.sim.oracle import Failed
 
 
@@ -74,7 +73,7 @@ class NodeOracle:
         self.guaranteed = self.excused = 0  # deliveries that had to happen, and did; that did not, and were lost
         self.held_up: set[str] = set()  # brokers whose disk was full: an event may be kept later than it came there
         self.noticed = 0  # deliveries that did not happen, and of which the program was told
-        self._notices: dict[str, list[list[Any]]] = {}  # by durable subscription: each, and how many events are left
+        self._notices: dict[str, Notices] = {}  # by durable subscription
         self.crashed_at = -1.0  # when something last happened that may make a copy
         self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
         self._numbers: dict[tuple[str, str], dict[int, None]] = {}  # by durable subscription and event
@@ -105,7 +104,17 @@ class NodeOracle:
 
     def tell(self, keep: DurableInterest, lost: Lost) -> None:
         """A program hears that limits have cost a durable subscription events."""
-        self._notices.setdefault(keep.name, []).append([lost, lost.count])
+        self._notices_of(keep).add(lost)
+
+    def _notices_of(self, keep: DurableInterest) -> Notices:
+        def may_speak_of(notice: Lost, event: str) -> bool:
+            return self.is_in(notice, self.publications[event], keep)
+
+        return self._notices.setdefault(keep.name, Notices(may_speak_of))
+
+    def may_be_told(self, publication: Publication, keep: DurableInterest) -> bool:
+        """Whether what a program has heard may speak of an event."""
+        return self._notices_of(keep).may_cover(publication.event.id)
 
     def is_in(self, notice: Gap | Lost, publication: Publication, keep: DurableInterest) -> bool:
         """Whether an event is among those that a notice speaks of: kept on its way by the one whose limit it was, for
@@ -119,18 +128,6 @@ class NodeOracle:
         if notice.sender in self.held_up:
             return any(at <= notice.until for at in clocks)
         return any(notice.since <= at <= notice.until for at in clocks)
-
-    def _distance(self, publication: Publication, notice: Lost) -> tuple[bool, float]:
-        """How well a notice fits an event: at the very time at which it came to the sender, or held up by a full disk;
-        and then how much time it speaks of."""
-        clocks = publication.clocks.get(notice.sender, ())
-        is_exact = any(notice.since <= at <= notice.until for at in clocks)
-        return not is_exact, notice.until - notice.since
-
-    def notices_of(self, publication: Publication, keep: DurableInterest) -> list[list[Any]]:
-        """What a program has heard of an event that did not come: notices, and how many more events they speak of."""
-        notices = self._notices.get(keep.name, [])
-        return [each for each in notices if each[1] and self.is_in(each[0], publication, keep)]
 
     def deliver(self, keep: DurableInterest, number: int, event: Publish) -> None:
         if not keep.region.contains(event.event):
@@ -191,9 +188,7 @@ class NodeOracle:
                 elif (loss := self.loss_of(publication, keep)) is not None:
                     self.excused += 1
                     self._excuse(loss)
-                elif notices := self.notices_of(publication, keep):
-                    closest = partial(self._distance, publication)
-                    min(notices, key=lambda each: closest(each[0]))[1] -= 1
+                elif self._notices_of(keep).cover(publication.event.id):
                     self.noticed += 1
                 else:
                     raise Failed(

@@ -593,6 +593,6 @@ class NodeRun(NodeObserver):
         machines = list(self.network.machines.values())
         return (
             is_on_disk(machines, machine, publication.event.id, way, keep)
-            or bool(self.oracle.notices_of(publication, keep))
+            or self.oracle.may_be_told(publication, keep)
             or any(self.oracle.is_in(gap, publication, keep) for gap in gaps_on_disk(machines, way, keep))
         )

@@ -1,0 +1,78 @@
+"""What the oracle of whole nodes excuses because programs were told of it: all of that, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from thatch.protocol.messages import Publish
+from thatch.protocol.wire import Lost
+from thatch.region.region import Region
+from thatch.sim.node_oracle import DurableInterest, NodeOracle
+from thatch.sim.oracle import Failed
+from thatch.sim.topology import Links, path
+from thatch.space.space import Space
+
+SPACE = Space.parse("x int not null 0..11")
+
+
+def way_along(links: Links, one: str, other: str) -> list[str]:
+    steps = path(links, one, other)
+    return [] if steps is None else [one, *(step[1] for step in steps)]
+
+
+class Case:
+    """c0 at the last broker wants all; p0 publishes at the first."""
+
+    def __init__(self, links: Links, home: str, at: str) -> None:
+        self.oracle = NodeOracle(lambda one, other: way_along(links, one, other), lambda loss: None)
+        self.keep = DurableInterest("c0", at, "k1", Region.everything(SPACE), True, 0.0)
+        self.oracle.keeps["c0", "k1"] = self.keep
+        self.home, self.count = home, 0
+
+    def publish(self, **came: float) -> None:
+        """An event that is acknowledged; when it came to each broker."""
+        self.count += 1
+        id = f"p0:{self.count}"
+        self.oracle.publish(Publish(id, {"x": 1}), self.home, float(self.count))
+        self.oracle.publications[id].is_acknowledged = True
+        for broker, at in came.items():
+            self.oracle.take(broker, id, at, at)
+
+    def tell(self, count: int, since: float, until: float, sender: str, receiver: str) -> None:
+        self.oracle.tell(self.keep, Lost("k1", 1, count, since, until, sender, receiver))
+
+
+def test_a_notice_is_left_for_the_event_of_which_no_other_speaks() -> None:
+    """B1's notice may speak of all three events and counts one, B2's may speak of two: they are the ones for it, also
+    where B1's, which is about less time, has been counted for one of them at an earlier rest."""
+    for split in (False, True):
+        case = Case([("B1", "B2")], "B1", "B2")
+        case.tell(1, 1.0, 2.0, "B1", "B2")
+        case.tell(2, 1.0, 9.0, "B2", "c0@k1")
+        case.publish(B1=1.0, B2=5.0)
+        case.publish(B1=1.5, B2=6.0)
+        if split:
+            case.oracle.check_all()
+        case.publish(B1=2.0)
+        case.oracle.check_all()
+        assert case.oracle.noticed == 3
+
+
+def test_no_more_is_excused_than_notices_count() -> None:
+    case = Case([("B1", "B2")], "B1", "B2")
+    case.tell(1, 1.0, 2.0, "B1", "B2")
+    case.tell(1, 1.0, 9.0, "B2", "c0@k1")
+    for at in range(3):
+        case.publish(B1=1.0 + at / 2, B2=5.0)
+    with pytest.raises(Failed, match="never came to c0@k1"):
+        case.oracle.check_all()
+
+
+def test_a_later_event_than_a_notice_speaks_of_is_not_excused_by_making_room() -> None:
+    case = Case([("B1", "B2")], "B1", "B2")
+    case.tell(2, 1.0, 2.0, "B1", "B2")
+    case.publish(B1=1.0)
+    case.oracle.check_all()
+    case.publish(B1=3.0)
+    with pytest.raises(Failed, match="never came to c0@k1"):
+        case.oracle.check_all()
