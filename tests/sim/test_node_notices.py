@@ -76,3 +76,31 @@ def test_a_later_event_than_a_notice_speaks_of_is_not_excused_by_making_room() -
     case.publish(B1=3.0)
     with pytest.raises(Failed, match="never came to c0@k1"):
         case.oracle.check_all()
+
+
+def moved() -> Case:
+    """B0 linked B1, B2 and B3, and is lost for good: B2 and B3 are attached to B1."""
+    case = Case([("B1", "B2"), ("B1", "B3")], "B3", "B2")
+    former: Links = [("B1", "B0"), ("B2", "B0"), ("B0", "B3")]
+    case.oracle.former_ways.append(lambda one, other: way_along(former, one, other))
+    return case
+
+
+def test_what_came_by_a_new_link_and_was_kept_for_the_lost_broker_is_on_its_way() -> None:
+    """B3 was attached before B2: B1 keeps for B0 what B2 is to get later, and its limit ends that."""
+    case = moved()
+    case.publish(B3=1.0, B1=2.0)
+    case.tell(1, 2.0, 2.0, "B1", "B0")
+    case.oracle.check_all()
+    assert case.oracle.noticed == 1
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver"), [("B1", "B3"), ("B1", "B9"), ("B2", "B0"), ("B2", "B1"), ("B0", "B1"), ("B1", "c0@k1")]
+)
+def test_a_notice_of_a_place_that_leads_elsewhere_excuses_nothing(sender: str, receiver: str) -> None:
+    case = moved()
+    case.publish(B3=1.0, B1=2.0, B0=2.0, B2=2.0)
+    case.tell(1, 2.0, 2.0, sender, receiver)
+    with pytest.raises(Failed, match="never came to c0@k1"):
+        case.oracle.check_all()

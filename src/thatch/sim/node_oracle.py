@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from thatch.protocol.ids import publisher_of
 from thatch.protocol.messages import Publish
@@ -119,15 +118,26 @@ class NodeOracle:
     def is_in(self, notice: Gap | Lost, publication: Publication, keep: DurableInterest) -> bool:
         """Whether an event is among those that a notice speaks of: kept on its way by the one whose limit it was, for
         the next one, when it came there."""
-        ways = [[*way(publication.home, keep.home), keep.name] for way in (self._way, *self.former_ways)]
         if not notice.sender:  # several, which it does not name
             return any(notice.since <= at <= notice.until for clocks in publication.clocks.values() for at in clocks)
-        if not any((notice.sender, notice.receiver) in pairwise(way) for way in ways):
+        if not self._is_on_its_way(notice, publication, keep):
             return False
         clocks = publication.clocks.get(notice.sender, ())
         if notice.sender in self.held_up:
             return any(at <= notice.until for at in clocks)
         return any(notice.since <= at <= notice.until for at in clocks)
+
+    def _is_on_its_way(self, notice: Gap | Lost, publication: Publication, keep: DurableInterest) -> bool:
+        """Whether the way of an event leads by the sender of a notice to the receiver. It may come to the sender by a
+        new link, and be kept there for a broker that is lost, until those behind that one are attached in its place."""
+        ways = (self._way, *self.former_ways)
+        come = [way(publication.home, notice.sender) for way in ways]
+        go = [[*way(notice.sender, keep.home), keep.name] for way in ways]
+        return any(
+            bool(before) and after[:2] == [notice.sender, notice.receiver] and set(before).isdisjoint(after[1:])
+            for before in come
+            for after in go
+        )
 
     def deliver(self, keep: DurableInterest, number: int, event: Publish) -> None:
         if not keep.region.contains(event.event):
