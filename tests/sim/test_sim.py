@@ -16,7 +16,7 @@ from thatch.sim.network import Clauses, Network
 from thatch.sim.oracle import Failed
 from thatch.sim.overlay import Overlay
 from thatch.sim.run import Run, draw_settings, run, shortest_prefix
-from thatch.sim.script import Step, draw
+from thatch.sim.script import Script, Step, draw
 from thatch.sim.workload import covered, covering_degree, space_of
 from thatch.space.space import Space
 
@@ -144,6 +144,20 @@ def test_a_step_without_its_subject_does_nothing() -> None:
         getattr(simulated, f"_{kind}")(*args)
     assert simulated.all().calm == ()
     assert isinstance(script.steps[-1], Step)
+
+
+def test_a_wrong_link_between_two_lost_disks_is_taken_away() -> None:
+    """Each of them has forgotten its neighbour, and meets the other first."""
+    faults = (("crash", "B3", False), ("cycle", "B0", "B3"), ("restart", "B3"), ("crash", "B0", False))
+    links, homes = topology.chain(("B0", "B1", "B2", "B3")), {"c0": "B0", "c3": "B3"}
+    steps = [Step(0.0, "subscribe", (name, f"s{name}", "x < 5", None)) for name in homes]
+    steps += [Step(1.0, kind, tuple(args)) for kind, *args in faults]
+    steps += [Step(1.01, "restart", ("B0",)), Step(2.0, "rest")]
+    slow = (0.02, 0.002, 0.02)
+    script = Script(1, links, slow, None, homes, (), "subscriptions", 0.0, 0.0, False, False, tuple(steps))
+    simulated = Run(script, Settings("subscriptions"))
+    simulated.all()
+    assert any("would close a cycle" in each for each in simulated.network.hang_ups)
 
 
 def test_a_compiled_clause_belongs_to_its_space() -> None:

@@ -112,6 +112,7 @@ class Run(Observer):
         self.links = list(script.links)  # of the overlay, as it is to be
         self.is_void = False
         self.refused_with_interest = 0  # links that an operator had to have forgotten
+        self._lost_disks: dict[str, None] = {}  # brokers that have lost theirs since the last rest
         self.calm: list[tuple[str, tuple[str, ...]]] = []
         self._departed: dict[int, None] = {}  # wires given up at the end of a move: no fault
         self._build()
@@ -313,7 +314,8 @@ class Run(Observer):
 
     def _crash(self, broker: str, keep_store: bool) -> None:
         if broker in self.network.nodes:
-            self.is_void |= not keep_store
+            if not keep_store:
+                self.is_void, self._lost_disks[broker] = True, None
             self.network.crash(broker, keep_store)
             self.agreement.note_crash(broker)
             if not keep_store:
@@ -404,6 +406,7 @@ class Run(Observer):
                 wire.lag = 0.0
                 network.heal(wire)
             self._forget_refused()
+            self._end_mistakes()
             for link in self.links:
                 if network.wire(*link) is None:
                     self._connect(link)
@@ -416,7 +419,7 @@ class Run(Observer):
             if network.now - began > REST_MAX:
                 raise Failed(f"no rest {REST_MAX:g} seconds after the last fault: {self._restless()}")
         self._check_rest()
-        self.is_void = False
+        self.is_void, self._lost_disks = False, {}
         for event in events:
             self._publish_calmly(event)
 
@@ -428,6 +431,17 @@ class Run(Observer):
                 if self.network.wire(name, link.name) is None and not ends & set(self.links):
                     self.refused_with_interest += 1
                     self.network.forget(name, link.name)
+
+    def _end_mistakes(self) -> None:
+        """Operators: a link that was to be refused has come in, as a broker that had lost its disk did not know its own
+        neighbours any longer, and met the wrong one first. It is taken away."""
+        for wire in list(self.network.wires.values()):
+            if wire.ends[1] in self.network.clients or not self._is_met(wire):
+                continue
+            steps = path(self.links, *wire.ends) or []
+            missing = [end for step in steps if self.network.wire(*step) is None for end in step]
+            if any(end in self._lost_disks for end in missing):
+                self.network.cut(wire, forget=True)
 
     def _is_whole(self) -> bool:
         links = all(self.network.wire(*link) is not None for link in self.links)
