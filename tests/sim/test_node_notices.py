@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from thatch.protocol.messages import Publish
-from thatch.protocol.wire import Lost
+from thatch.protocol.wire import Gap, Lost
 from thatch.region.region import Region
-from thatch.sim.node_oracle import DurableInterest, NodeOracle
+from thatch.sim.node_oracle import DurableInterest, Loss, NodeOracle
 from thatch.sim.oracle import Failed
 from thatch.sim.topology import Links, path
 from thatch.space.space import Space
@@ -102,5 +102,21 @@ def test_a_notice_of_a_place_that_leads_elsewhere_excuses_nothing(sender: str, r
     case = moved()
     case.publish(B3=1.0, B1=2.0, B0=2.0, B2=2.0)
     case.tell(1, 2.0, 2.0, sender, receiver)
+    with pytest.raises(Failed, match="never came to c0@k1"):
+        case.oracle.check_all()
+
+
+@pytest.mark.parametrize(("released_at", "is_excused"), [(2.5, False), (3.5, True), (4.5, False)])
+def test_a_gap_that_a_broker_had_acknowledged_is_lost_with_its_store(released_at: float, is_excused: bool) -> None:
+    """B1's limit has cost an event, B2 says that it has what tells so, and a backup takes the place of its store before
+    a program hears it."""
+    case = Case([("B1", "B2")], "B1", "B2")
+    case.publish(B1=1.0)
+    case.oracle.release("B2", Gap(1, 1, 1.0, 1.0, "B1", "B2"), released_at)
+    case.oracle.losses.append(Loss("B2", since=3.0, until=4.0))
+    if is_excused:
+        case.oracle.check_all()
+        assert case.oracle.excused == 1
+        return
     with pytest.raises(Failed, match="never came to c0@k1"):
         case.oracle.check_all()

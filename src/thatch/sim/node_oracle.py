@@ -73,6 +73,7 @@ class NodeOracle:
         self.held_up: set[str] = set()  # brokers whose disk was full: an event may be kept later than it came there
         self.noticed = 0  # deliveries that did not happen, and of which the program was told
         self._notices: dict[str, Notices] = {}  # by durable subscription
+        self._released_gaps: list[tuple[str, Gap, float]] = []  # who said of which that it has it, and when
         self.crashed_at = -1.0  # when something last happened that may make a copy
         self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
         self._numbers: dict[tuple[str, str], dict[int, None]] = {}  # by durable subscription and event
@@ -100,6 +101,17 @@ class NodeOracle:
         if event in self.publications:
             self.publications[event].taken.setdefault(broker, now)
             self.publications[event].clocks.setdefault(broker, []).append(wall)
+
+    def release(self, broker: str, arrived: str | Gap, now: float) -> Publication | None:
+        """A broker says that it has an event, or what a limit has cost. The event; None if it was refused, or that."""
+        if isinstance(arrived, Gap):
+            self._released_gaps.append((broker, arrived, now))
+            return None
+        publication = self.publications.get(arrived)
+        if publication is None or publication.is_refused:
+            return None
+        publication.released.setdefault(broker, now)
+        return publication
 
     def tell(self, keep: DurableInterest, lost: Lost) -> None:
         """A program hears that limits have cost a durable subscription events."""
@@ -216,11 +228,21 @@ class NodeOracle:
         return publication.is_acknowledged and not publication.is_refused
 
     def loss_of(self, publication: Publication, keep: DurableInterest) -> Loss | None:
-        """The loss that an event was in, on its way to a durable subscription."""
+        """The loss that an event was in, on its way to a durable subscription; or that what tells that a limit has cost
+        it was in."""
         ways = [way(publication.home, keep.home) for way in (self._way, *self.former_ways)]
         for broker in dict.fromkeys(broker for way in ways for broker in way):
             for loss in self.losses:
                 is_in = publication.released.get(broker, loss.until) >= loss.since
                 if loss.broker == broker and is_in and publication.taken.get(broker, loss.until + 1) <= loss.until:
                     return loss
+                if loss.broker == broker and self._is_gap_in(loss, publication, keep):
+                    return loss
         return None
+
+    def _is_gap_in(self, loss: Loss, publication: Publication, keep: DurableInterest) -> bool:
+        """Whether a broker said that it has a gap which may speak of an event, and lost it."""
+        return any(
+            broker == loss.broker and loss.since <= at <= loss.until and self.is_in(gap, publication, keep)
+            for broker, gap, at in self._released_gaps
+        )

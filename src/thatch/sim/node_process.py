@@ -254,7 +254,7 @@ class NodeEnd(Endpoint):
         self.peer = Peer(True)
         self.outgoing = PipeOutgoing(self, is_open)
         self.is_writing = False
-        self._arrivals: deque[tuple[int, str]] = deque()  # events that are to be acknowledged, by number
+        self._arrivals: deque[tuple[int, str | wire.Gap]] = deque()  # that are to be acknowledged, by number
         self.frames_in = wire.Frames(process.around.clauses.space, self.kind)
         self.frames_out = wire.Frames(process.around.clauses.space, self.kind_out)
         process.ends[self] = None
@@ -278,12 +278,15 @@ class NodeEnd(Endpoint):
         self._arrivals.append((number, event.id))
         self.process.around.took(self.process, event)
 
-    def take_acknowledged(self, number: int) -> list[str]:
-        """The events up to a number that were not acknowledged before."""
-        ids = []
+    def note_gap(self, gap: wire.Gap) -> None:
+        self._arrivals.append((gap.number, gap))
+
+    def take_acknowledged(self, number: int) -> list[str | wire.Gap]:
+        """The events up to a number that were not acknowledged before, by their ids, and what limits have cost."""
+        arrived = []
         while self._arrivals and self._arrivals[0][0] <= number:
-            ids.append(self._arrivals.popleft()[1])
-        return ids
+            arrived.append(self._arrivals.popleft()[1])
+        return arrived
 
     def ended(self) -> None:
         self.process.ends.pop(self, None)
@@ -522,6 +525,7 @@ class NeighbourEnd(NodeEnd):
         elif isinstance(message, wire.Received | wire.Returned | Flushed):
             self._met().take(message)
         elif isinstance(message, wire.Gap):
+            self.note_gap(message)
             self._met().take_gap(message)
         elif isinstance(message, wire.NodeMessage):
             raise PeerError(f"a neighbour takes no {type(message).__name__}")

@@ -569,13 +569,13 @@ class NodeRun(NodeObserver):
         if where != status.where:
             raise Failed(f"{process.machine.address} said {status} before it was on disk: {record}")
 
-    def _check_acknowledged(self, process: NodeProcess, events: list[str], peer: str) -> None:
+    def _check_acknowledged(self, process: NodeProcess, arrived: list[str | wire.Gap], peer: str) -> None:
         """Nobody is told that an event arrived unless it is on a disk from which it goes on, or has arrived."""
-        for event in events:
-            publication = self.oracle.publications.get(event)
-            if publication is None or publication.is_refused:
+        for each in arrived:
+            publication = self.oracle.release(process.machine.name, each, self.network.now)
+            if publication is None:
                 continue
-            publication.released.setdefault(process.machine.name, self.network.now)
+            event = publication.event.id
             for keep in publication.expected:
                 ways = [way(process.machine.name, keep.home) for way in (self.move.way, *self.oracle.former_ways)]
                 if publication.home != process.machine.name and any(peer in way for way in ways):
