@@ -120,3 +120,20 @@ def test_a_gap_that_a_broker_had_acknowledged_is_lost_with_its_store(released_at
         return
     with pytest.raises(Failed, match="never came to c0@k1"):
         case.oracle.check_all()
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_an_event_waits_for_room_while_the_clock_is_stepped_back(is_full: bool) -> None:
+    """It is kept at an earlier time than it came, as the clock says, and a limit ends that."""
+    case = Case([("B1", "B2")], "B1", "B2")
+    if is_full:
+        case.oracle.held_up.add("B2")
+    case.publish(B1=5000.0, B2=5001.0)
+    case.oracle.step_clock("B2", -3600.0)
+    case.tell(1, 1403.0, 1403.0, "B2", "c0@k1")
+    if is_full:
+        case.oracle.check_all()
+        assert case.oracle.noticed == 1
+        return
+    with pytest.raises(Failed, match="never came to c0@k1"):
+        case.oracle.check_all()

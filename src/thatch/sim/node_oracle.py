@@ -102,6 +102,13 @@ class NodeOracle:
             self.publications[event].taken.setdefault(broker, now)
             self.publications[event].clocks.setdefault(broker, []).append(wall)
 
+    def step_clock(self, broker: str, seconds: float) -> None:
+        """Of events that wait there for room on the disk, the clock says another time when they are kept."""
+        for publication in self.publications.values() if broker in self.held_up else ():
+            clocks = publication.clocks.get(broker)
+            if clocks:
+                clocks.append(min(clocks) + seconds)
+
     def release(self, broker: str, arrived: str | Gap, now: float) -> Publication | None:
         """A broker says that it has an event, or what a limit has cost. The event; None if it was refused, or that."""
         if isinstance(arrived, Gap):

@@ -180,6 +180,7 @@ class NodeRun(NodeObserver):
     def _step_clock(self, address: str, seconds: float) -> None:
         """Nothing gets older by that, and nothing stands still."""
         self.network.machines[address].step_clock(seconds)
+        self.oracle.step_clock(address, seconds)
         self._has_steps = True
 
     def _grow(self, address: str, text: str) -> bool:
