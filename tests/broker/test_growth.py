@@ -125,7 +125,19 @@ def test_a_neighbour_that_is_met_hears_of_a_better_proposal_that_comes_later() -
     bench.says("B3", Grow, 1, "B3", OTHER.to_json())
     assert bench.broker.space == OTHER
     effects = bench.says("B1", Grow, 1, "B1", MORE.to_json())
-    assert [(each.origin, each.opened) for each in said(effects, "B3")] == [("B1", False)]
+    assert [(each.origin, each.opened) for each in said(effects, "B3")] == [("", True), ("B1", False)]
+
+
+def test_a_neighbour_that_is_met_hears_what_has_opened_before_the_next_step() -> None:
+    """It may have lost its disk."""
+    bench = Bench(space=BASE, broker=Broker("B2", BASE, FLOOD)).settled_neighbour("B1").settled_neighbour("B3")
+    bench.handle(LinkDown(), "B3")
+    bench.says("B1", Grow, 1, "B1", MORE.to_json(), True)
+    bench.counts["B3"] = 0
+    bench.handle(LinkUp(2), "B3")
+    bench.handle(Hello("B3", SESSION, BASE.to_json(), members=("B3",)), "B3")
+    effects = bench.says("B1", Grow, 2, "B1", BOTH.to_json())
+    assert [(each.step, each.opened) for each in said(effects, "B3")] == [(1, True), (2, False)]
 
 
 def test_what_cannot_be_added_any_longer_is_said_and_left_out() -> None:

@@ -183,22 +183,23 @@ class Growth(OwnSpace):
 
     # --- What neighbours hear -----------------------------------------------------------------------------------------
 
-    def messages_for(self, link: Link) -> list[Message]:
-        """What has opened, and what is proposed on top of it."""
-        messages: list[Message] = [Grow(link.next_seq(), self.open_step, self._open_origin, self.open_text, True)]
+    def messages_for(self, link: Link, knows_opened: bool = False) -> list[Message]:
+        """What has opened, and what is proposed on top of it; if it knows what had opened, only what is new."""
+        messages: list[Message] = []
+        if self.is_open or not knows_opened:
+            messages.append(Grow(link.next_seq(), self.open_step, self._open_origin, self.open_text, True))
         if not self.is_open:
             messages.append(Grow(link.next_seq(), self.step, self._origin, self.text))
         return messages
 
     def _spread(self, but: str) -> None:
         """To every neighbour but one, also to those that are not synced: one that hears that its own proposal has
-        settled has heard of a better one."""
+        settled has heard of a better one. One that has not said what it holds may have opened less, or nothing."""
         for link in self._forwarding.brokers():
             if link.name == but:
                 continue
             if link.is_met:
-                grow = Grow(link.next_seq(), self.step, self._origin, self.text, self.is_open)
-                self._handling.send(link.name, grow)
+                self._handling.send(link.name, *self.messages_for(link, link.is_listing or link.is_synced))
             else:
                 link.mark_unsent()
 
