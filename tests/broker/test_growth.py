@@ -140,6 +140,20 @@ def test_a_neighbour_that_is_met_hears_what_has_opened_before_the_next_step() ->
     assert [(each.step, each.opened) for each in said(effects, "B3")] == [(1, True), (2, False)]
 
 
+def test_a_neighbour_that_was_greeted_before_a_step_opened_hears_of_it_before_any_event() -> None:
+    bench = Bench(space=BASE).client("ann").settled_neighbour("B2")
+    bench.neighbour("B3")
+    bench.says("B3", Subscribe, "B3/c/s", "TRUE")
+    bench.handle(LinkDown(), "B3")
+    bench.handle(LinkUp(2), "B3")
+    bench.says("B2", Grow, 1, "B2", MORE.to_json(), True)
+    bench.counts["B3"] = 0
+    effects = bench.handle(Hello("B3", SESSION, BASE.to_json(), members=("B3",)), "B3")
+    assert [(each.step, each.opened) for each in said(effects, "B3")] == [(1, True)]
+    effects = bench.handle(Publish("ann:1", {"x": 1, "more": 2}), "ann")
+    assert sent(effects, "B3") == ["Publish ann:1"]
+
+
 def test_what_cannot_be_added_any_longer_is_said_and_left_out() -> None:
     bench = Bench(space=BASE, broker=Broker("B2", BASE, FLOOD)).settled_neighbour("B1")
     clash = Space.parse("x int not null 0..9, kind enum('a', 'b'), more string, other bool")

@@ -448,6 +448,14 @@ DEFECTS = [
         GROWTH + "a_neighbour_that_is_met_hears_of_a_better_proposal_that_comes_later",
     ),
     Defect(
+        "broker/growth.py", "link.is_listing or link.is_synced))", "True))",
+        GROWTH + "a_neighbour_that_is_met_hears_what_has_opened_before_the_next_step",
+    ),
+    Defect(
+        "broker/growth.py", "if not link.is_client and link.greeted_in != self.open_text:", "if False:",
+        GROWTH + "a_neighbour_that_was_greeted_before_a_step_opened_hears_of_it_before_any_event",
+    ),
+    Defect(
         "broker/growth.py", "self._resumes = not self.is_open and", "self._resumes = False and",
         GROWTH + "a_proposal_survives_a_restart_of_whoever_proposed_it",
     ),

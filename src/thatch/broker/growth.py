@@ -192,6 +192,11 @@ class Growth(OwnSpace):
             messages.append(Grow(link.next_seq(), self.step, self._origin, self.text))
         return messages
 
+    def catch_up(self, link: Link) -> None:
+        """A neighbour is met. What has opened since it was greeted it hears now: events that follow may use it."""
+        if not link.is_client and link.greeted_in != self.open_text:
+            self._handling.send(link.name, *self.messages_for(link))
+
     def _spread(self, but: str) -> None:
         """To every neighbour but one, also to those that are not synced: one that hears that its own proposal has
         settled has heard of a better one. One that has not said what it holds may have opened less, or nothing."""

@@ -130,6 +130,7 @@ class Link:
         self.received_pages = ReceivedPages()
         self._has_unsent = False  # something is counted in `sent_total` that `Synced` will settle
         self.announced: Hello | None = None  # how it was greeted last
+        self.greeted_in = ""  # the space in which it was greeted first in this session
         self.outbound = OutboundTables(space, policy, owner, self.name)
         self.agrees = False  # on the partition into cells
         self.counts = Counts()
@@ -158,7 +159,7 @@ class Link:
     def connect(self, session: int, digest_key: bytes) -> None:
         """The link is up: a session begins."""
         self._step(LinkInput.LINK_UP, LinkAction.CONNECT)
-        self.agrees = False
+        self.agrees, self.greeted_in = False, ""
         self.session, self.sent_count, self._synced_at = session, 0, 0
         self.digest_key = digest_key
         self.sent_pages, self.received_pages = None, ReceivedPages()
@@ -178,7 +179,7 @@ class Link:
 
     def note_greeting(self, hello: Hello) -> None:
         """The peer is greeted so."""
-        self.announced = hello
+        self.announced, self.greeted_in = hello, self.greeted_in or hello.space
 
     def meet(self, session: int, agrees: bool, space: Space | None, own: Space, version: int) -> None:
         """The peer has greeted, in a session of its own; it `agrees` on the partition into cells. The `space` of a

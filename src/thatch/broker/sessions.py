@@ -76,6 +76,7 @@ class Sessions:
         if link.action(LinkInput.HELLO) is LinkAction.MEET:
             agrees = not link.is_client and message.partition != "" and message.partition == self._greetings.partition()
             link.meet(message.session, agrees, None if link.is_client else space, self._growth.space, announced.version)
+            self._growth.catch_up(link)
             if announced.hashes or not link.is_client:
                 self._resync.send_digest(link)
         if not link.is_client:
