@@ -11,6 +11,7 @@ import pytest
 
 from thatch.broker import Policy, Settings
 from thatch.cli.main import main
+from thatch.errors import CallerError
 from thatch.sim import topology
 from thatch.sim.network import Clauses, Network
 from thatch.sim.oracle import Failed
@@ -144,6 +145,23 @@ def test_a_step_without_its_subject_does_nothing() -> None:
         getattr(simulated, f"_{kind}")(*args)
     assert simulated.all().calm == ()
     assert isinstance(script.steps[-1], Step)
+
+
+def test_nobody_is_drawn_who_subscribes_twice_under_one_id() -> None:
+    """A client that compares in pages and then moves while links lag has ids for each."""
+    for seed in (5380, 7794, 8970):
+        there = set()
+        for step in draw(seed).steps:
+            if step.kind == "subscribe":
+                assert step.args[:2] not in there
+                there.add(step.args[:2])
+            elif step.kind == "unsubscribe":
+                there.discard(step.args)
+    again = [Step(0.0, "subscribe", ("c0", "s1", where, None)) for where in ("x < 5", "x > 5")]
+    links, homes = topology.chain("AB"), {"c0": "A"}
+    script = Script(1, links, (0.002,), None, homes, (), "subscriptions", 0.0, 0.0, False, False, tuple(again))
+    with pytest.raises(CallerError, match="has a subscription 's1' already"):
+        Run(script, Settings("subscriptions")).all()
 
 
 def test_a_wrong_link_between_two_lost_disks_is_taken_away() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from thatch.broker import Policy, Settings
 from thatch.broker.cells import Cells
+from thatch.errors import CallerError, shown
 from thatch.protocol.ids import ADVERTISEMENTS, SUBSCRIPTIONS
 from thatch.protocol.messages import Deliver, Publish, Reject
 from thatch.region.region import Region
@@ -148,6 +149,8 @@ class Run(Observer):
 
     def _subscribe(self, name: str, id: str, where: str, seconds: float | None) -> None:
         person = self.people[name]
+        if id in person.subscriptions:  # the oracle would wait for ever for what only the former one wants
+            raise CallerError(f"{name} has a subscription {shown(id)} already")
         lease = None if seconds is None else self.network.now + seconds
         person.subscriptions[id] = where, lease
         for broker in person.brokers():

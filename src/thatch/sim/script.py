@@ -197,7 +197,7 @@ def _lags(seed: int, made: list[Step], links: Links, clients: list[str], routing
             seconds = rng.choice((0.02, 0.2, 1.0))
             steps += [Step(move.at, "lag", (*link, seconds)), Step(move.at + 0.2, "lag", (*link, 0.0))]
         for at in sorted(move.at + rng.random() * 0.1 for _ in range(3)):
-            steps.append(Step(at, "subscribe", (move.args[0], f"m{len(steps)}", clause(rng), None)))
+            steps.append(Step(at, "subscribe", (move.args[0], f"lag{len(steps)}", clause(rng), None)))
     return steps
 
 
