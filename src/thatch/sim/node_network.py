@@ -15,6 +15,7 @@ from typing import Any
 
 from thatch.broker import Settings
 from thatch.broker.pages import CHARACTERS_MAX
+from thatch.protocol import wire
 from thatch.protocol.messages import Message, Publish, next_session
 from thatch.sim.agenda import Agenda
 from thatch.sim.agreement import with_cells_of_period
@@ -34,8 +35,8 @@ class NodeObserver(ProgramObserver):
     def said(self, process: NodeProcess, end: NodeEnd, messages: list[Message]) -> None:
         """A node has written a frame."""
 
-    def took(self, process: NodeProcess, event: Publish) -> None:
-        """An event has come to a node."""
+    def took(self, process: NodeProcess, arrived: Publish | wire.Gap) -> None:
+        """An event has come to a node, or what tells that a limit has cost some."""
 
     def ended(self, process: NodeProcess) -> None:
         """A process ends by itself, because a neighbour refuses its past."""
@@ -204,8 +205,8 @@ class NodeNetwork:
         self._trace.update(f"{self.now!r} {process.machine.address} {end.name} ".encode() + frame)
         self.observer.said(process, end, end.frames_out.decode(frame))
 
-    def took(self, process: NodeProcess, event: Publish) -> None:
-        self.observer.took(process, event)
+    def took(self, process: NodeProcess, arrived: Publish | wire.Gap) -> None:
+        self.observer.took(process, arrived)
 
     def hung_up(self, process: NodeProcess, end: NodeEnd, reason: str, code: str) -> None:
         if not self._strangers.has(end):

@@ -73,7 +73,8 @@ class NodeOracle:
         self.held_up: set[str] = set()  # brokers whose disk was full: an event may be kept later than it came there
         self.noticed = 0  # deliveries that did not happen, and of which the program was told
         self._notices: dict[str, Notices] = {}  # by durable subscription
-        self._released_gaps: list[tuple[str, Gap, float]] = []  # who said of which that it has it, and when
+        self._taken_gaps: dict[tuple[str, Gap], float] = {}  # by broker: when it came there first
+        self._released_gaps: dict[tuple[str, Gap], float] = {}  # by broker: when it first said that it has it
         self.crashed_at = -1.0  # when something last happened that may make a copy
         self.arrivals: dict[str, dict[str, None]] = {}  # by event: to whom
         self._numbers: dict[tuple[str, str], dict[int, None]] = {}  # by durable subscription and event
@@ -96,11 +97,13 @@ class NodeOracle:
         for mover in self.movers.values():
             mover.void()
 
-    def take(self, broker: str, event: str, now: float, wall: float) -> None:
-        """An event has come to a broker, whose clock says `wall`."""
-        if event in self.publications:
-            self.publications[event].taken.setdefault(broker, now)
-            self.publications[event].clocks.setdefault(broker, []).append(wall)
+    def take(self, broker: str, arrived: Publish | Gap, now: float, wall: float) -> None:
+        """An event has come to a broker, whose clock says `wall`, or what a limit has cost."""
+        if isinstance(arrived, Gap):
+            self._taken_gaps.setdefault((broker, arrived), now)
+        elif arrived.id in self.publications:
+            self.publications[arrived.id].taken.setdefault(broker, now)
+            self.publications[arrived.id].clocks.setdefault(broker, []).append(wall)
 
     def step_clock(self, broker: str, seconds: float) -> None:
         """Of events that wait there for room on the disk, the clock says another time when they are kept."""
@@ -112,7 +115,7 @@ class NodeOracle:
     def release(self, broker: str, arrived: str | Gap, now: float) -> Publication | None:
         """A broker says that it has an event, or what a limit has cost. The event; None if it was refused, or that."""
         if isinstance(arrived, Gap):
-            self._released_gaps.append((broker, arrived, now))
+            self._released_gaps.setdefault((broker, arrived), now)
             return None
         publication = self.publications.get(arrived)
         if publication is None or publication.is_refused:
@@ -248,8 +251,11 @@ class NodeOracle:
         return None
 
     def _is_gap_in(self, loss: Loss, publication: Publication, keep: DurableInterest) -> bool:
-        """Whether a broker said that it has a gap which may speak of an event, and lost it."""
+        """Whether a broker has lost a gap that may speak of an event: as `loss_of`."""
         return any(
-            broker == loss.broker and loss.since <= at <= loss.until and self.is_in(gap, publication, keep)
-            for broker, gap, at in self._released_gaps
+            broker == loss.broker
+            and at <= loss.until
+            and self._released_gaps.get((broker, gap), loss.until) >= loss.since
+            and self.is_in(gap, publication, keep)
+            for (broker, gap), at in self._taken_gaps.items()
         )

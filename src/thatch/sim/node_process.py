@@ -107,8 +107,8 @@ class Surroundings(Protocol):
     def said(self, process: NodeProcess, end: NodeEnd, frame: bytes) -> None:
         """A node has written a frame."""
 
-    def took(self, process: NodeProcess, event: Publish) -> None:
-        """An event has come to a node."""
+    def took(self, process: NodeProcess, arrived: Publish | wire.Gap) -> None:
+        """An event has come to a node, or what tells that a limit has cost some."""
 
     def ended(self, process: NodeProcess) -> None:
         """A process has ended by itself."""
@@ -280,6 +280,7 @@ class NodeEnd(Endpoint):
 
     def note_gap(self, gap: wire.Gap) -> None:
         self._arrivals.append((gap.number, gap))
+        self.process.around.took(self.process, gap)
 
     def take_acknowledged(self, number: int) -> list[str | wire.Gap]:
         """The events up to a number that were not acknowledged before, by their ids, and what limits have cost."""

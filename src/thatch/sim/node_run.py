@@ -542,8 +542,8 @@ class NodeRun(NodeObserver):
 
     # --- What is seen of nodes ----------------------------------------------------------------------------------------
 
-    def took(self, process: NodeProcess, event: Publish) -> None:
-        self.oracle.take(process.machine.name, event.id, self.network.now, process.wall())
+    def took(self, process: NodeProcess, arrived: Publish | wire.Gap) -> None:
+        self.oracle.take(process.machine.name, arrived, self.network.now, process.wall())
 
     def said(self, process: NodeProcess, end: NodeEnd, messages: list[Message]) -> None:
         for message in messages:
