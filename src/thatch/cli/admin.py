@@ -157,10 +157,12 @@ def run_accept(options: argparse.Namespace) -> int:
     from thatch.node.asking import Accept
 
     answer = _asked(options, Accept(options.neighbour))
-    if options.json:
-        print(as_text(answer))
-    else:
-        print(f"{answer['name']} may come; the store that it comes with is the one to go on with")
+    return _say(options, answer, f"{answer['name']} may come; the store that it comes with is the one to go on with")
+
+
+def _say(options: argparse.Namespace, answer: dict[str, Any], sentence: str) -> int:
+    """What was done, for a program or for a person."""
+    print(as_text(answer) if options.json else sentence)
     return OK
 
 
@@ -168,25 +170,17 @@ def run_attach(options: argparse.Namespace) -> int:
     from thatch.node.asking import Attach
 
     answer = _asked(options, Attach(options.neighbour, options.instead_of, options.dial))
-    if options.json:
-        print(as_text(answer))
-    else:
-        how = f"is dialled at {answer['dialled']}" if answer["dialled"] else "may dial this broker"
-        kept = counted(answer["offered"], "event")
-        print(f"{answer['name']} {how}; {kept} that were kept for {answer['instead_of']} are kept for it, too")
-    return OK
+    how = f"is dialled at {answer['dialled']}" if answer["dialled"] else "may dial this broker"
+    kept = f"{counted(answer['offered'], 'event')} that were kept for {answer['instead_of']} are kept for it, too"
+    return _say(options, answer, f"{answer['name']} {how}; {kept}")
 
 
 def run_move_queue(options: argparse.Namespace) -> int:
     from thatch.node.asking import MoveQueue
 
     answer = _asked(options, MoveQueue(options.client, options.id, options.to))
-    if options.json:
-        print(as_text(answer))
-    else:
-        kept = counted(answer["passed"], "event")
-        print(f"{answer['id']} of {answer['client']} is at {answer['url']} now, with {kept} that were kept here")
-    return OK
+    kept = f"{counted(answer['passed'], 'event')} that were kept here"
+    return _say(options, answer, f"{answer['id']} of {answer['client']} is at {answer['url']} now, with {kept}")
 
 
 def run_forget(options: argparse.Namespace) -> int:
@@ -199,12 +193,9 @@ def run_forget(options: argparse.Namespace) -> int:
             print(f"{answer['name']} is not forgotten", file=sys.stderr)
             return NO
         answer = _asked(options, Forget(options.neighbour, answer["kept_events"]))
-    if options.json:
-        print(as_text(answer))
-    else:
-        more = "; the settings name it, so it joins as new when it comes" if answer["returns"] else ""
-        print(f"{answer['name']} is forgotten, and with it {counted(answer['kept_events'], 'kept event')}{more}")
-    return OK
+    more = "; the settings name it, so it joins as new when it comes" if answer["returns"] else ""
+    kept = counted(answer["kept_events"], "kept event")
+    return _say(options, answer, f"{answer['name']} is forgotten, and with it {kept}{more}")
 
 
 def _consequence(answer: dict[str, Any]) -> str:
@@ -228,11 +219,8 @@ def run_backup(options: argparse.Namespace) -> int:
     from thatch.node.asking import Backup
 
     summary = _asked(options, Backup(os.path.abspath(options.file), options.overwrite))
-    if options.json:
-        print(as_text(summary))
-    else:
-        print(f"{summary['file']}: broker {summary['broker']} of {_moment(summary['made_at'])}, {_contents(summary)}")
-    return OK
+    made = f"broker {summary['broker']} of {_moment(summary['made_at'])}"
+    return _say(options, summary, f"{summary['file']}: {made}, {_contents(summary)}")
 
 
 def run_restore(options: argparse.Namespace) -> int:
@@ -243,15 +231,13 @@ def run_restore(options: argparse.Namespace) -> int:
     summary = msgspec.to_builtins(restore(Path(options.file), Path(options.store)))
     if summary["moved_to"]:
         print(f"thatch: {options.store} was no whole store; it is kept as {summary['moved_to']}", file=sys.stderr)
-    if options.json:
-        print(as_text(summary))
-        return OK
     made = "of an unknown moment" if summary["made_at"] is None else f"of {_moment(summary['made_at'])}"
-    print(
+    return _say(
+        options,
+        summary,
         f"{options.store} is now the store of broker {summary['broker']} {made}, {_contents(summary)}. "
-        "Start the broker: it says what it cannot know"
+        "Start the broker: it says what it cannot know",
     )
-    return OK
 
 
 def _asked(options: argparse.Namespace, request: Any) -> Any:
